@@ -1,0 +1,162 @@
+"""Set up everything a checkout needs: a virtual environment and the locked jars.
+
+Runs on a bare Python 3.11+ with the standard library only; `make` calls it before every other target.
+A second run compares sums with what is installed and needs no network.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+JARS = ROOT / ".jars"
+LOCKS = {"spark": ROOT / "include/spark/jars.lock", "kafka": ROOT / "include/stack/kafka-jars.lock"}
+LEAST_PYTHON = (3, 11)
+LEAST_JAVA = 17
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the text says what was found, what was expected and what to do."""
+
+
+def main() -> int:
+    """Bring the checkout up to its lock files; 0 when it is, 1 with one line when it cannot be."""
+    try:
+        check_python()
+        check_java()
+        with open(ROOT / ".setup.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            install_python_packages()
+            for group, lock_file in LOCKS.items():
+                fetch_jars(lock_file, JARS / group)
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def check_python() -> None:
+    """Refuse an interpreter older than the lock file was made for."""
+    if sys.version_info < LEAST_PYTHON:
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise SetupError(f"found Python {found}, expected 3.11 or newer: install it, or run make PYTHON=/path/to/python3.11")
+
+
+def check_java() -> None:
+    """Refuse a missing or too old Java, in one line that says what to install."""
+    advice = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else "java"
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        raise SetupError(f"no Java found ({java} does not run): {advice}") from None
+    version = re.search(r'version "(?:1\.)?(\d+)', answer)
+    if version is None or int(version[1]) < LEAST_JAVA:
+        raise SetupError(f"found Java {version[1] if version else answer.strip()!r}, expected {LEAST_JAVA} or newer: {advice}")
+
+
+def install_python_packages() -> None:
+    """Make `.venv` equal to requirements.txt, by hash; nothing happens when it already is."""
+    requirements = ROOT / "requirements.txt"
+    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    stamp = VENV / ".requirements.sha256"
+    if stamp.exists() and stamp.read_text() == wanted and (VENV / "bin/python").exists():
+        return
+    uv = find_uv()
+    if not (VENV / "bin/python").exists():
+        run([*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(VENV)])
+    run([*uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(VENV / "bin/python"), str(requirements)])
+    stamp.write_text(wanted)
+
+
+def find_uv() -> list[str]:
+    """The uv command; installed by pip beside the checkout's own files when the machine has none."""
+    if found := shutil.which("uv"):
+        return [found]
+    private = ROOT / ".uv"
+    if not (private / "bin/uv").exists():
+        print("setup: no uv on this machine: installing it with pip into .uv", flush=True)
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(private), "uv"])
+    return [str(private / "bin/uv")]
+
+
+def fetch_jars(lock_file: Path, folder: Path) -> None:
+    """Fill a folder with exactly the jars of a lock file, each checked against its SHA-256.
+
+    Missing jars come through the Ivy that PySpark ships (LEDGER_IVY_SETTINGS names a settings file for a
+    company mirror). Jars that the lock does not name are removed, so a version never lies beside its successor.
+    """
+    locked = read_lock(lock_file)
+    folder.mkdir(parents=True, exist_ok=True)
+    for stray in folder.glob("*.jar"):
+        if stray.name not in locked:
+            stray.unlink()
+    missing = {name: entry for name, entry in locked.items() if sha256(folder / name) != entry[1]}
+    if not missing:
+        return
+    print(f"setup: fetching {len(missing)} jars for {folder.name}", flush=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        resolve(Path(scratch), [coordinate for coordinate, _ in missing.values()])
+        for name, (coordinate, expected) in missing.items():
+            found = sha256(Path(scratch) / name)
+            if found != expected:
+                raise SetupError(f"{coordinate}: found SHA-256 {found}, expected {expected} ({lock_file.relative_to(ROOT)})")
+            os.replace(Path(scratch) / name, folder / name)
+
+
+def read_lock(lock_file: Path) -> dict[str, tuple[str, str]]:
+    """Jar file name -> (group:artifact:version, SHA-256), from lines `sha256  group:artifact:version`."""
+    entries = {}
+    for line in lock_file.read_text().splitlines():
+        if line and not line.startswith("#"):
+            digest, coordinate = line.split()
+            _, artifact, version = coordinate.split(":")
+            entries[f"{artifact}-{version}.jar"] = (coordinate, digest)
+    return entries
+
+
+def resolve(folder: Path, coordinates: list[str]) -> None:
+    """Fetch the named jars, and nothing that they depend on, into a folder."""
+    dependencies = "".join(
+        f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="false"/>'
+        for group, artifact, version in (coordinate.split(":") for coordinate in coordinates)
+    )
+    module = f'<ivy-module version="2.0"><info organisation="ledger" module="jars"/><dependencies>{dependencies}</dependencies></ivy-module>'
+    (folder / "ivy.xml").write_text(module)
+    spark_jars = next(VENV.glob("lib/python*/site-packages/pyspark/jars"))
+    settings = os.environ.get("LEDGER_IVY_SETTINGS")
+    run(
+        [
+            f"{os.environ['JAVA_HOME']}/bin/java" if os.environ.get("JAVA_HOME") else "java",
+            *("-cp", f"{spark_jars}/*", "org.apache.ivy.Main", "-warn", "-ivy", str(folder / "ivy.xml")),
+            *(("-settings", settings) if settings else ()),
+            *("-cache", str(folder / "cache"), "-types", "jar", "bundle"),
+            *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
+        ]
+    )
+
+
+def sha256(file: Path) -> str | None:
+    """The SHA-256 of a file, or None where there is none."""
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else None
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a command; raises SetupError, after the command's output, when it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        print(done.stdout, file=sys.stderr)
+        raise SetupError(f"this failed, its output is above (is there a network?): {' '.join(command)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

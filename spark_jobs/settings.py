@@ -1,0 +1,129 @@
+"""Settings: read once from the environment, checked at start, frozen. Every entry point uses this module."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from spark_jobs.errors import SettingsError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things are and how the pipeline behaves. Paths are absolute; broker and Postgres may be unknown."""
+
+    home: Path
+    warehouse: Path
+    checkpoints: Path
+    kafka_bootstrap: str | None
+    postgres_url: str | None
+    spark_master: str
+    airflow_port: int | None
+    allowed_lateness_seconds: int
+    large_credit: Decimal
+
+    @property
+    def endpoints_file(self) -> Path:
+        """Where `make up` writes the addresses of the services that it started for this home."""
+        return endpoints_file(self.home)
+
+    @property
+    def quality(self) -> Path:
+        """Where gates write their reports."""
+        return self.home / "quality"
+
+    def broker(self) -> str:
+        """The Kafka bootstrap servers; raises SettingsError when none are set and no stack is up."""
+        if self.kafka_bootstrap is None:
+            raise SettingsError(
+                f"no Kafka broker: LEDGER_KAFKA_BOOTSTRAP is not set and no stack of {self.home} is up: run make up, or set it"
+            )
+        return self.kafka_bootstrap
+
+
+def endpoints_file(home: Path) -> Path:
+    """The file in which the embedded stack of a home says where its services listen."""
+    return home / "stack" / "endpoints.json"
+
+
+def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from environment variables; an empty variable counts as unset.
+
+    A broker or Postgres that is not set is taken from the embedded stack of the same home, if it was started.
+    Raises SettingsError naming every variable whose value cannot be used.
+    """
+    values = {name: text for name, text in environ.items() if name.startswith("LEDGER_") and text.strip()}
+    wrong: list[str] = []
+
+    def whole(name: str, default: str, least: int, most: int) -> int:
+        text = values.get(name, default)
+        if re.fullmatch(r"[0-9]{1,10}", text) and least <= int(text) <= most:
+            return int(text)
+        wrong.append(f"{name}: found {text!r}, expected a whole number from {least} to {most}")
+        return least
+
+    def money(name: str, default: str) -> Decimal:
+        text = values.get(name, default)
+        try:
+            amount = Decimal(text)
+            if amount.is_finite() and amount >= 0 and amount == round(amount, 2) and amount < 10**16:
+                return amount
+        except InvalidOperation:
+            pass
+        wrong.append(f"{name}: found {text!r}, expected an amount >= 0 with at most 2 decimals")
+        return Decimal(0)
+
+    def matching(name: str, default: str | None, pattern: str, expected: str) -> str | None:
+        text = values.get(name, default)
+        if text is not None and not re.fullmatch(pattern, text):
+            wrong.append(f"{name}: found {_masked(text)!r}, expected {expected}")
+        return text
+
+    home = Path(values.get("LEDGER_HOME", ROOT / ".ledger")).expanduser().absolute()
+    embedded = _embedded_endpoints(home)
+    master = matching(
+        "LEDGER_SPARK_MASTER",
+        "local[*,4]",
+        r"local(\[(\d+|\*)(,\d+)?\])?|spark://\S+|k8s://\S+|yarn",
+        "a Spark master such as local[*,4] or spark://host:7077",
+    )
+    settings = Settings(
+        home=home,
+        warehouse=Path(values.get("LEDGER_WAREHOUSE", home / "warehouse")).expanduser().absolute(),
+        checkpoints=Path(values.get("LEDGER_CHECKPOINTS", home / "checkpoints")).expanduser().absolute(),
+        kafka_bootstrap=matching(
+            "LEDGER_KAFKA_BOOTSTRAP",
+            embedded.get("kafka_bootstrap"),
+            r"[\w.\-\[\]:]+:\d{1,5}(,[\w.\-\[\]:]+:\d{1,5})*",
+            "host:port[,host:port...]",
+        ),
+        postgres_url=matching(
+            "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
+        ),
+        spark_master=master or "",
+        airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
+        allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
+        large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
+    )
+    if wrong:
+        raise SettingsError("; ".join(wrong))
+    return settings
+
+
+def _embedded_endpoints(home: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(endpoints_file(home).read_text()))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{endpoints_file(home)} cannot be read ({error}): run make down and make up") from None
+
+
+def _masked(url: str) -> str:
+    """A URL with its password, if it has one, as three stars."""
+    return re.sub(r"(://[^:@/\s]*):[^@\s]*@", r"\1:***@", url)
