@@ -1,0 +1,206 @@
+"""Every Delta table of the pipeline, declared once: name, columns, keys, layout.
+
+A table lies at `<warehouse>/<layer>/<name>`. Columns are `name type` pairs in Spark's DDL words; nullable unless `not null`.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import deltalake
+
+from spark_jobs.settings import Settings
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. `keys` are unique in it; `properties` are Delta table properties."""
+
+    name: str
+    ddl: str
+    keys: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def layer(self) -> str:
+        """bronze, silver, gold or control."""
+        return self.name.split(".")[0]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(name for name, _, _ in _parse_columns(self.ddl))
+
+    def path(self, settings: Settings) -> Path:
+        """The folder of the table."""
+        layer, table = self.name.split(".")
+        return settings.warehouse / layer / table
+
+    def delta_schema(self) -> deltalake.Schema:
+        """The schema for readers and writers that need no Spark."""
+        return deltalake.Schema.from_json(json.dumps(_struct(self.ddl)))
+
+
+_COORDINATES = "_topic string, _partition int, _offset bigint, _batch bigint"
+_CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+_COORDINATE_KEYS = ("_topic", "_partition", "_offset")
+
+
+def _bronze(topic: str) -> Table:
+    return Table(
+        f"bronze.{topic}",
+        """key binary, value binary, headers array<struct<key:string,value:binary>>, _topic string, _partition int, _offset bigint,
+        _timestamp timestamp, _batch bigint, _ingested_at timestamp, _ingested_on date""",
+        keys=_COORDINATE_KEYS,
+        partitioned_by=("_ingested_on",),
+    )
+
+
+def _quarantine(topic: str) -> Table:
+    return Table(
+        f"silver.{topic}_quarantine",
+        f"key binary, value binary, broken_rules array<string>, detail string, {_COORDINATES}",
+        keys=_COORDINATE_KEYS,
+    )
+
+
+BRONZE_TRANSACTIONS = _bronze("transactions")
+BRONZE_CUSTOMERS = _bronze("customers")
+BRONZE_ACCOUNTS = _bronze("accounts")
+
+_TRANSACTION = """transaction_id string, account_id string, customer_id string, event_at timestamp, event_on date, type string,
+    operation string, amount decimal(18,2), balance decimal(18,2)"""
+SILVER_TRANSACTIONS = Table(
+    "silver.transactions", f"{_TRANSACTION}, {_COORDINATES}", keys=("transaction_id",), properties=_CHANGE_FEED
+)
+TRANSACTIONS_DUPLICATES = Table(
+    "silver.transactions_duplicates",
+    f"transaction_id string, is_conflicting boolean, first_topic string, first_partition int, first_offset bigint, {_COORDINATES}",
+    keys=_COORDINATE_KEYS,
+)
+TRANSACTIONS_LATE = Table(
+    "silver.transactions_late",
+    f"transaction_id string, event_at timestamp, watermark_at timestamp, late_by_seconds decimal(18,3), {_COORDINATES}",
+    keys=_COORDINATE_KEYS,
+)
+TRANSACTIONS_QUARANTINE = _quarantine("transactions")
+CUSTOMERS_QUARANTINE = _quarantine("customers")
+ACCOUNTS_QUARANTINE = _quarantine("accounts")
+
+_VALIDITY = "valid_from timestamp, valid_to timestamp, is_current boolean, is_deleted boolean"
+SILVER_CUSTOMERS = Table(
+    "silver.customers",
+    f"""customer_id string, sex string, social string, full_name string, phone string, email string, address1 string, address2 string,
+    city string, state string, zipcode string, district_id int, birth_date date, {_VALIDITY}, {_COORDINATES}""",
+    keys=("customer_id", "valid_from"),
+    properties=_CHANGE_FEED,
+)
+SILVER_ACCOUNTS = Table(
+    "silver.accounts",
+    f"account_id string, district_id int, frequency string, creation_date date, {_VALIDITY}, {_COORDINATES}",
+    keys=("account_id", "valid_from"),
+    properties=_CHANGE_FEED,
+)
+
+_WINDOW = "window_start timestamp, window_end timestamp, type string, transactions bigint, amount decimal(38,2)"
+DAILY_TOTALS = Table("gold.daily_totals", _WINDOW, keys=("window_start", "type"))
+CUSTOMER_ACTIVITY = Table(
+    "gold.customer_activity",
+    """customer_id string, transactions bigint, credits decimal(38,2), debits decimal(38,2),
+    first_event_at timestamp, last_event_at timestamp""",
+    keys=("customer_id",),
+)
+ENRICHED_TRANSACTIONS = Table(
+    "gold.enriched_transactions",
+    f"""{_TRANSACTION}, customer_full_name string, customer_city string, customer_state string, customer_version_from timestamp,
+    customer_status string, {_COORDINATES}""",
+    keys=("transaction_id",),
+)
+ACCOUNT_BALANCES = Table(
+    "gold.account_balances",
+    """account_id string, balance decimal(18,2), last_event_at timestamp, credits decimal(38,2), debits decimal(38,2),
+    transactions bigint, _topic string, _partition int, _offset bigint, _batch bigint""",
+    keys=("account_id",),
+)
+
+BATCHES = Table(
+    "control.batches",
+    """run_id string, job string, table string, first_batch bigint, last_batch bigint, input bigint, output bigint, duplicates bigint,
+    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp""",
+)
+QUALITY_RESULTS = Table(
+    "control.quality_results",
+    """run_id string, layer string, table string, version bigint, suite string, success boolean, evaluated bigint, failed bigint,
+    failed_expectations array<string>, report string, _first_batch bigint, _last_batch bigint, _judged_at timestamp""",
+)
+RELEASES = Table(
+    "control.releases",
+    """release_id bigint, released_at timestamp, table string, version bigint, rows bigint, last_batch bigint,
+    rules_version string""",
+    keys=("release_id", "table"),
+)
+CORRECTIONS = Table(
+    "control.corrections",
+    "_topic string, _partition int, _offset bigint, value binary, who string, why string, corrected_at timestamp",
+)
+
+BRONZE = (BRONZE_TRANSACTIONS, BRONZE_CUSTOMERS, BRONZE_ACCOUNTS)
+SILVER = (
+    SILVER_TRANSACTIONS,
+    TRANSACTIONS_DUPLICATES,
+    TRANSACTIONS_QUARANTINE,
+    TRANSACTIONS_LATE,
+    SILVER_CUSTOMERS,
+    CUSTOMERS_QUARANTINE,
+    SILVER_ACCOUNTS,
+    ACCOUNTS_QUARANTINE,
+)
+GOLD = (DAILY_TOTALS, CUSTOMER_ACTIVITY, ENRICHED_TRANSACTIONS, ACCOUNT_BALANCES)
+CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS)
+LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
+
+
+def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
+    """Make the tables that do not exist yet, empty, with their schema and properties; the others stay as they are."""
+    for table in tables:
+        path = table.path(settings)
+        if not (path / "_delta_log").exists():
+            deltalake.DeltaTable.create(
+                str(path),
+                schema=table.delta_schema(),
+                mode="ignore",
+                partition_by=list(table.partitioned_by),
+                name=table.name,
+                configuration=dict(table.properties),
+            )
+
+
+_PRIMITIVES = {"bigint": "long", "int": "integer"}
+
+
+def _parse_columns(ddl: str) -> list[tuple[str, str, bool]]:
+    """(name, type, nullable) of each column of a comma-separated list; commas within brackets do not separate."""
+    columns = []
+    for part in re.split(r",(?![^<(]*[>)])\s*", " ".join(ddl.split())):
+        name, kind, rest = re.fullmatch(r"(\w+)[ :](\S+)( not null)?", part.strip()).groups()  # type: ignore[union-attr]
+        columns.append((name, kind, rest is None))
+    return columns
+
+
+def _struct(ddl: str) -> dict[str, Any]:
+    fields = [
+        {"name": name, "type": _type(kind), "nullable": nullable, "metadata": {}} for name, kind, nullable in _parse_columns(ddl)
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def _type(kind: str) -> Any:
+    if inner := re.fullmatch(r"array<(.*)>", kind):
+        return {"type": "array", "elementType": _type(inner[1]), "containsNull": True}
+    if inner := re.fullmatch(r"struct<(.*)>", kind):
+        return _struct(inner[1])
+    return _PRIMITIVES.get(kind, kind)
