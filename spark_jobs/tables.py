@@ -23,7 +23,7 @@ class Table:
     ddl: str
     keys: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def layer(self) -> str:
@@ -130,7 +130,7 @@ ACCOUNT_BALANCES = Table(
 BATCHES = Table(
     "control.batches",
     """run_id string, job string, table string, first_batch bigint, last_batch bigint, input bigint, output bigint, duplicates bigint,
-    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp""",
+    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp, _newest_event_at timestamp""",
 )
 QUALITY_RESULTS = Table(
     "control.quality_results",

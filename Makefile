@@ -1,0 +1,49 @@
+# `make` lists the targets. Those that need it first bring .venv and .jars up to their lock files (a moment when they are).
+PYTHON ?= python3
+BIN    := .venv/bin
+PY     := $(BIN)/python
+READY  := .venv/.requirements.sha256
+# Another Spark, Airflow or Python of this machine must not leak into ours.
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down status test soak bench lint format
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## the virtual environment and the jars, from their lock files
+	@$(PYTHON) include/setup.py
+
+demo: setup ## the whole pipeline on embedded services, to the end; the services stay up
+	@$(PY) -m include.demo
+
+up: setup ## start the embedded services: Kafka, Postgres, Airflow
+	@$(PY) -m include.stack up
+
+down: ## stop whatever this LEDGER_HOME started
+	@if [ -e $(READY) ]; then $(PY) -m include.stack down; else echo "not set up (make setup), so nothing was started here"; fi
+
+status: ## what runs, and where: one NAME=value a line
+	@if [ -e $(READY) ]; then $(PY) -m include.stack status; else echo "not set up (make setup), so nothing runs" >&2; fi
+
+test: setup ## every test, few seeds
+	@$(PY) -m pytest --numprocesses 2 --dist loadgroup
+
+soak: setup ## the long tests, many seeds
+	@$(PY) -m pytest -m soak
+
+bench: setup ## benchmarks, as a printed table
+	@$(PY) -m tests.benchmarks
+
+lint: setup ## format, lint, types, and the files that no test runs; repairs nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yaml
+	$(BIN)/hadolint include/docker/Dockerfile
+	$(PY) -m include.check_files
+
+format: setup ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .

@@ -1,0 +1,83 @@
+"""Bronze to silver to gold to a release, every five minutes.
+
+```
+find_new_batches >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
+```
+
+**What it does.** Takes every whole bronze batch that the newest release lacks through silver and gold. Nothing passes a gate
+that is not judged good: gold starts after bronze's and silver's gates, and readers see new rows only through the release,
+which names one version of every table. With nothing new, the first task ends the run within seconds.
+
+**Two JVM starts.** A start costs 7 to 40 seconds, so only `silver` and `gold` are Spark jobs, one for all tables of a layer.
+Gates and the release read Delta without Spark, in plain Python processes.
+
+**Trigger by hand** to see new rows before the next five minutes are over (no parameter), or with `force` to go through all
+steps when nothing is new: after an upgrade, or to have gates judge again. Both are harmless: a second run changes nothing.
+One run is active at a time; another one waits.
+
+**When a task fails**, its log ends with one line: what was found, what was expected, what to do.
+
+- `find_new_batches`: bronze or the list of releases cannot be read. Is LEDGER_WAREHOUSE right, is the disk there?
+- `silver`, `gold`: exit code 2: a setting is wrong; 3: a closed gate is on record; 5: another process held the tables for
+  10 minutes. Mend that; the next run goes on where this one stood.
+- `bronze_gate`, `silver_gate`, `gold_gate`: closed; the line names the failed expectations and the report. Open the report,
+  mend the cause at its source. Readers keep the release before.
+- `release`: exit code 3: a table has no passed verdict for what it holds. Look at the gates of this run; trigger with `force`.
+
+A failed run loses nothing and needs no clean-up: the next run repeats what is missing. Exit codes 2 and 3 are not retried,
+others twice with growing pauses.
+
+**Reports**: `LEDGER_HOME/quality`; the exact page is in each gate's log and XCom (`report`). Verdicts as rows: `control.quality_results`.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+from include.orchestration.assets import layer_assets
+from include.orchestration.defaults import DEFAULT_ARGS, START
+from include.orchestration.gates import quality_gate
+from include.orchestration.jobs import job, spark_job
+from include.orchestration.progress import has_new_batches
+
+GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gate that hangs must not stop the pipeline silently
+
+
+@dag(
+    dag_id="medallion",
+    schedule="*/5 * * * *",
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    doc_md=__doc__,
+    tags=["silver", "gold", "quality", "release"],
+    params={
+        "force": Param(
+            False,
+            type="boolean",
+            title="Run even when nothing is new",
+            description="Go through all steps, gates and release included, when the newest release already holds every bronze batch.",
+        ),
+    },
+)
+def medallion() -> None:
+    """Wire the tasks of the run."""
+
+    @task.short_circuit(doc_md="Does bronze hold batches that the newest release lacks? If not, the run ends here, without a JVM.")
+    def find_new_batches(params: Mapping[str, Any] | None = None) -> bool:
+        return has_new_batches(force=bool(params and params["force"]))
+
+    silver = spark_job("silver", doc_md="Parses and judges new bronze batches: valid rows, duplicates, quarantine, late rows.")
+    bronze_gate = quality_gate("bronze", layer_assets("bronze"), execution_timeout=GATE_LIMIT, doc_md="Judges the batches silver read.")
+    silver_gate = quality_gate("silver", layer_assets("silver"), execution_timeout=GATE_LIMIT, doc_md="Judges what silver wrote.")
+    gold = spark_job("gold", doc_md="Brings every gold table up to silver, only after bronze and silver were judged good.")
+    gold_gate = quality_gate("gold", layer_assets("gold"), execution_timeout=GATE_LIMIT, doc_md="Judges what gold wrote.")
+    release = job("release", execution_timeout=GATE_LIMIT, doc_md="Names one judged version of every table: what readers see from now on.")
+
+    find_new_batches() >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
+
+
+medallion()

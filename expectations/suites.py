@@ -1,0 +1,80 @@
+"""Suites: what is expected of each table, one Great Expectations JSON file a table in suites/.
+
+An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to measure it, in DataFusion SQL:
+
+- `meta.sql`: an aggregate over the rows that are judged (`count(*) filter (where amount < 0)`), or
+- `meta.query`: a select of one value, where other tables or groups are needed. It may name `written` (the rows that are judged),
+  any table as `silver_transactions` (up to the last judged batch), its judged batches as `written_silver_transactions`,
+  `control_batches`, and `judged` (one row: first_batch, last_batch).
+
+A measure is a whole number, mostly a count of rows that should not be. Money is compared inside SQL, where decimals are exact:
+Great Expectations compares doubles. A text may be a list of lines. An expectation without `sql` and `query` speaks of a measure that
+another one of its suite defines. `severity` `critical` closes the gate; `warning` and `info` are reported only.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "suites"
+
+
+class SuiteError(ValueError):
+    """A suite cannot be used."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A whole number about a table: an aggregate over the judged rows, or a query of its own."""
+
+    name: str
+    sql: str
+    is_query: bool
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The expectations of a table, as Great Expectations writes them, and the measures they speak of."""
+
+    table: str
+    expectations: tuple[dict[str, Any], ...]
+    measures: tuple[Measure, ...]
+
+
+def read_suite(table: str, folder: Path = FOLDER) -> Suite:
+    """The suite of a table; raises SuiteError where it is missing, empty or cannot be read."""
+    file = folder / f"{table}.json"
+    try:
+        content = json.loads(file.read_text())
+        name, expectations = content["name"], tuple(content["expectations"])
+        measures = _read_measures(expectations)
+    except SuiteError as error:
+        raise SuiteError(f"{file}: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SuiteError(f"{file} cannot be used ({type(error).__name__}: {error}), expected a suite of expectations") from None
+    if name != table or not expectations:
+        raise SuiteError(f"{file}: found suite {name!r} with {len(expectations)} expectations, expected {table!r} with at least one")
+    return Suite(table, expectations, measures)
+
+
+def _read_measures(expectations: tuple[Mapping[str, Any], ...]) -> tuple[Measure, ...]:
+    measures: dict[str, Measure] = {}
+    used: set[str] = set()
+    for expectation in expectations:
+        name, meta = expectation["kwargs"]["column"], expectation.get("meta") or {}
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise SuiteError(f"found measure {name!r}, expected a name in snake_case")
+        used.add(name)
+        texts = [(kind, meta[kind]) for kind in ("sql", "query") if meta.get(kind)]
+        if not texts:
+            continue
+        if len(texts) > 1 or name in measures:
+            raise SuiteError(f"measure {name} is defined more than once, expected once")
+        kind, text = texts[0]
+        measures[name] = Measure(name, text if isinstance(text, str) else "\n".join(text), kind == "query")
+    if undefined := used - measures.keys():
+        raise SuiteError(f"no meta.sql or meta.query for {', '.join(sorted(undefined))}, expected one for every measure")
+    return tuple(measures.values())

@@ -1,0 +1,1 @@
+"""What the runtime needs and no Spark job imports: the embedded stack, the event producer, the demo, DAG helpers."""

@@ -1,0 +1,180 @@
+"""The account of a release: where every Kafka record ended up, by its coordinates, and what the gates said. Needs no Spark."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder
+
+from spark_jobs import control
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import (
+    BATCHES,
+    BRONZE_ACCOUNTS,
+    BRONZE_CUSTOMERS,
+    BRONZE_TRANSACTIONS,
+    LAYERS,
+    QUALITY_RESULTS,
+    RELEASES,
+    SILVER_ACCOUNTS,
+    SILVER_CUSTOMERS,
+    SILVER_TRANSACTIONS,
+    TRANSACTIONS_DUPLICATES,
+    TRANSACTIONS_QUARANTINE,
+    Table,
+)
+
+COORDINATES = ["_topic", "_partition", "_offset"]
+# Queries answer with string views, which pyarrow can neither filter nor join.
+COORDINATES_AND_BATCH = pa.schema([("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64()), ("_batch", pa.int64())])
+PARTS = {"silver": SILVER_TRANSACTIONS, "duplicates": TRANSACTIONS_DUPLICATES, "quarantine": TRANSACTIONS_QUARANTINE}
+DIMENSIONS = {BRONZE_CUSTOMERS: SILVER_CUSTOMERS, BRONZE_ACCOUNTS: SILVER_ACCOUNTS}
+OUTCOMES = ("output", "duplicates", "quarantined", "superseded", "no_change")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release: its number, and for every table the version that it names, its rows and (bronze) its last batch."""
+
+    release_id: int
+    versions: dict[str, int]
+    rows: dict[str, int]
+    last_batches: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a layer's gate said last: of every table the newest verdict."""
+
+    layer: str
+    passed: bool
+    tables: int
+    evaluated: int
+    failed_expectations: list[str]
+    report: str | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """Rows by part, and a line for each way in which they do not add up."""
+
+    rows: dict[str, int]
+    differences: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        silver, duplicates, quarantine = (self.rows[part] for part in PARTS)
+        return f"bronze {self.rows['bronze']} = silver {silver} + duplicates {duplicates} + quarantine {quarantine}"
+
+
+def newest_release(settings: Settings) -> Release:
+    """The release that readers see; raises LedgerError when there is none."""
+    rows = control.read(settings, RELEASES).to_pylist()
+    if not rows:
+        raise LedgerError(f"nothing was released: {RELEASES.path(settings)} is empty")
+    newest = max(row["release_id"] for row in rows)
+    named = [row for row in rows if row["release_id"] == newest]
+    return Release(
+        release_id=newest,
+        versions={row["table"]: row["version"] for row in named},
+        rows={row["table"]: row["rows"] for row in named},
+        last_batches={row["table"]: row["last_batch"] for row in named if row["last_batch"] is not None},
+    )
+
+
+def close_account(settings: Settings, release: Release) -> Account:
+    """Compare bronze with silver, duplicates and quarantine at the versions of a release, record by record.
+
+    Each of bronze's records up to the release's last batch must be in exactly one of the three, once, and nothing else may be.
+    """
+    bronze = _coordinates(_open(settings, BRONZE_TRANSACTIONS, release), release.last_batches.get(BRONZE_TRANSACTIONS.name, 0))
+    parts = {part: _coordinates(_open(settings, table, release)) for part, table in PARTS.items()}
+    after = pa.concat_tables(list(parts.values()))
+    problems = {
+        "in bronze more than once": _repeated(bronze),
+        "in more than one place, or twice in one": _repeated(after),
+        "in bronze but nowhere after": bronze.join(after, COORDINATES, join_type="left anti").num_rows,
+        "after bronze but not in it": after.join(bronze, COORDINATES, join_type="left anti").num_rows,
+    }
+    differences = [f"{count} records are {what}" for what, count in problems.items() if count]
+    rows = {"bronze": bronze.num_rows, **{part: coordinates.num_rows for part, coordinates in parts.items()}}
+    return Account(rows, differences + _dimension_differences(settings, release))
+
+
+def table_rows(settings: Settings, release: Release) -> dict[str, int]:
+    """Rows of each table that a release names, counted at the version that it names."""
+    tables = [table for layer in LAYERS.values() for table in layer if table.name in release.versions]
+    return {table.name: int(_query(_open(settings, table, release), "SELECT count(*) AS n FROM t")["n"][0].as_py()) for table in tables}
+
+
+def newest_verdicts(settings: Settings) -> list[Gate]:
+    """For each layer the newest verdict on each of its tables and suites, as one."""
+    newest: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"]):
+        newest[row["layer"], row["table"], row["suite"]] = row
+    gates = []
+    for layer in LAYERS:
+        rows = [row for (of, _, _), row in newest.items() if of == layer]
+        closed = [row for row in rows if not row["success"]]
+        told = max(closed or rows, key=lambda row: row["_judged_at"], default=None)
+        gates.append(
+            Gate(
+                layer=layer,
+                passed=bool(rows) and not closed,
+                tables=len({row["table"] for row in rows}),
+                evaluated=sum(row["evaluated"] or 0 for row in rows),
+                failed_expectations=[f"{row['table']}: {name}" for row in closed for name in row["failed_expectations"] or ["?"]],
+                report=told["report"] if told else None,
+            )
+        )
+    return gates
+
+
+def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[int, int]]:
+    """For each partition of a topic: how many of its records bronze holds, and the offset after the last one."""
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return {}
+    per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"
+    rows = _query(DeltaTable(path), per_partition).to_pylist()
+    return {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == topic}
+
+
+def _dimension_differences(settings: Settings, release: Release) -> list[str]:
+    """Dimension rows have no table of their own for what changed nothing: there the counts of control.batches must add up."""
+    batches = [row for row in control.read(settings, BATCHES).to_pylist() if row["job"] == "silver"]
+    differences = []
+    for bronze, silver in DIMENSIONS.items():
+        last = release.last_batches.get(bronze.name, 0)
+        taken = [row for row in batches if row["table"] == silver.name and row["last_batch"] <= last]
+        found = sum(row["input"] for row in taken)
+        told = sum(row[outcome] or 0 for row in taken for outcome in OUTCOMES)
+        expected = _coordinates(_open(settings, bronze, release), last).num_rows
+        if not expected == found == told:
+            differences.append(f"{silver.name}: {expected} rows of {bronze.name}, {found} taken, {told} accounted for")
+    return differences
+
+
+def _open(settings: Settings, table: Table, release: Release) -> DeltaTable:
+    if table.name not in release.versions:
+        raise LedgerError(f"release {release.release_id} does not name {table.name}")
+    return DeltaTable(str(table.path(settings)), version=release.versions[table.name])
+
+
+def _coordinates(table: DeltaTable, last_batch: int | None = None) -> pa.Table:
+    """The coordinates of a table's rows, up to a batch."""
+    rows = _query(table, "SELECT _topic, _partition, _offset, _batch FROM t").cast(COORDINATES_AND_BATCH)
+    if last_batch is not None:
+        rows = rows.filter(pc.less_equal(rows["_batch"], last_batch))
+    return rows.select(COORDINATES)
+
+
+def _repeated(coordinates: pa.Table) -> int:
+    counts = coordinates.group_by(COORDINATES).aggregate([([], "count_all")])
+    return int(counts.filter(pc.greater(counts["count_all"], 1)).num_rows)
+
+
+def _query(table: DeltaTable, sql: str) -> pa.Table:
+    """The result of a query over a table, which it names `t`. Unlike pyarrow's reader this one knows deletion vectors."""
+    return pa.table(QueryBuilder().register("t", table).execute(sql).read_all())

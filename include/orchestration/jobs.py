@@ -1,0 +1,157 @@
+"""How Airflow starts a job: as a process of its own, `spark_jobs.run <job>`, judged by its exit code.
+
+Arguments go as a list and never through a shell. No secret is among arguments or settings: a job reads them itself.
+"""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from spark_jobs.errors import AuditDifference, GateClosed, LeaseHeld, SettingsError
+from spark_jobs.session import submit_conf
+from spark_jobs.settings import ROOT, read_settings
+
+APPLICATION = ROOT / "spark_jobs" / "run.py"
+COMMAND = (sys.executable, "-m", "spark_jobs.run")
+SPARK_CONNECTION = "spark_default"
+
+# Another try of these would end the same: a person has to change something first.
+FINAL_EXIT_CODES = (SettingsError.exit_code, GateClosed.exit_code, AuditDifference.exit_code)
+MEANINGS = {
+    SettingsError.exit_code: "unusable arguments or settings",
+    GateClosed.exit_code: "gate closed",
+    AuditDifference.exit_code: "audit difference",
+    LeaseHeld.exit_code: "another process writes the table",
+}
+TAIL_LINES = 20  # as many as the provider keeps
+JOB_ERROR = re.compile(r"[0-9T:-]{19}Z (?:ERROR|CRITICAL) (.+)")  # how `spark_jobs.run` logs; Spark's own lines have milliseconds
+
+
+def spark_job(name: str, *args: str, task_id: str | None = None, **operator_args: Any) -> SparkSubmitOperator:
+    """A task that runs one job of `spark_jobs.run` on Spark, by spark-submit through the connection `spark_default`.
+
+    `args` follow the job's name on its command line; they may be templates, and one that renders to nothing is left out.
+    """
+    return SparkJob(
+        task_id=task_id or name,
+        name=f"ledger-{name}",
+        conn_id=SPARK_CONNECTION,
+        application=str(APPLICATION),
+        application_args=[name, *args],
+        conf=submit_conf(read_settings()),
+        env_vars={**job_environment(), "LEDGER_RUN_ID": "{{ run_id }}"},
+        verbose=False,
+        **operator_args,
+    )
+
+
+def job(name: str, *args: str, task_id: str | None = None, **operator_args: Any) -> "Job":
+    """A task that runs one job of `spark_jobs.run` that needs no JVM."""
+    return Job(task_id=task_id or name, arguments=[name, *args], **operator_args)
+
+
+def job_environment() -> dict[str, str]:
+    """What a job's process must find in its environment: this checkout, this interpreter, this environment's Spark."""
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONSAFEPATH": "1",  # spark-submit runs run.py by path: its folder must not come before the libraries
+        "PYTHONUNBUFFERED": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    spark = importlib.util.find_spec("pyspark")  # looks it up without importing it
+    if spark is not None and spark.origin is not None:
+        environment["SPARK_HOME"] = str(Path(spark.origin).parent)
+    return environment
+
+
+def job_error(name: str, exit_code: int, output: str) -> AirflowException:
+    """The exception for a job that ended badly: its name, exit code and error in a line; final where no other try can help."""
+    line = telling_line(output)
+    killed_by = -exit_code if exit_code < 0 else exit_code - 128  # the second is how a shell and spark-submit tell of their child
+    if killed_by in set(signal.Signals):
+        return AirflowException(f"{name}: killed by {signal.Signals(killed_by).name}; its last line: {line}")
+    meaning = f" ({MEANINGS[exit_code]})" if exit_code in MEANINGS else ""
+    kind = AirflowFailException if exit_code in FINAL_EXIT_CODES else AirflowException
+    return kind(f"{name}: exit code {exit_code}{meaning}: {line}")
+
+
+def telling_line(output: str) -> str:
+    """The last error that the job itself logged, without time and level; the last line where there is none."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [found[1] for line in lines if (found := JOB_ERROR.fullmatch(line))]
+    return (errors or lines or ["no output"])[-1]
+
+
+class SparkJob(SparkSubmitOperator):
+    """The provider's operator; a failure is told by the job's own last line and exit code, not by the whole command."""
+
+    def execute(self, context: Context) -> None:
+        """Submit and wait; raises AirflowFailException for exit codes that no other try can change."""
+        BaseHook.get_connection(SPARK_CONNECTION)  # raises; the provider would try YARN in place of an unknown connection
+        self.application_args = [argument for argument in self.application_args or [] if argument]
+        self.env_vars = {**(self.env_vars or {}), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            exit_code = re.search(r"Error code is: (-?\d+)", str(error))
+            if exit_code is None:
+                raise
+            raise job_error(self.application_args[0], int(exit_code[1]), str(error)) from None
+
+
+class Job(BaseOperator):
+    """Runs a command and shows its output in the task's log; the command ends with the task, however the task ends."""
+
+    template_fields: Sequence[str] = ("arguments",)
+
+    def __init__(self, *, arguments: Sequence[str], command: Sequence[str] = COMMAND, **operator_args: Any) -> None:
+        super().__init__(**operator_args)
+        self.arguments = arguments
+        self.command = command
+        self._process: subprocess.Popen[str] | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Run to the end; raises as `job_error` says when the exit code is not 0."""
+        exit_code, output = self.run_process(context, *self.arguments)
+        if exit_code != 0:
+            raise job_error(self.arguments[0], exit_code, output)
+
+    def run_process(self, context: Context, *arguments: str) -> tuple[int, str]:
+        """Run the command with these arguments, line by line into the log; returns its exit code and last lines."""
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._process = subprocess.Popen(
+            [*self.command, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+        try:
+            for line in self._process.stdout or ():
+                tail.append(line)
+                self.log.info("%s", line.rstrip())
+            return self._process.wait(), "".join(tail)
+        except BaseException:  # a timeout of the task, for one, is raised right here
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def on_kill(self) -> None:
+        """End the command. Airflow kills the task's whole process group 5 seconds later."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()

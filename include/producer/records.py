@@ -1,0 +1,126 @@
+"""Rows on their way to Kafka, and their JSON.
+
+A record keeps each field as its JSON text ('"T00000001"', '12.50', 'null'), so an amount is never anything but the
+digits it was written with.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+CUSTOMERS = "customers"
+ACCOUNTS = "accounts"
+TRANSACTIONS = "transactions"
+TOPICS = (CUSTOMERS, ACCOUNTS, TRANSACTIONS)  # in the order of sending
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    CUSTOMERS: (
+        *("customerId", "sex", "social", "fullName", "phone", "email", "address1", "address2"),
+        *("city", "state", "zipcode", "districtId", "birthDate", "updateTime"),
+    ),
+    ACCOUNTS: ("accountId", "districtId", "frequency", "creationDate", "updateTime"),
+    TRANSACTIONS: (
+        *("transactionId", "accountId", "customerId", "eventTime", "eventTimeFormatted"),
+        *("type", "operation", "amount", "balance"),
+    ),
+}
+_TEMPLATES = {topic: "{" + ",".join(f'"{name}":%s' for name in names) + "}" for topic, names in FIELDS.items()}
+
+FIRST_VERSION_MS = "1356912000000"  # 2012-12-31T00:00:00Z: before the first transaction of the bank's data
+NULL = "null"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,3}))?Z?")
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_PLAIN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_quote: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Record(NamedTuple):
+    """One good row: `values` are JSON texts in the order of FIELDS[topic]; `event_ms` is None where time has no meaning."""
+
+    topic: str
+    key: bytes
+    values: tuple[str, ...]
+    event_ms: int | None = None
+
+    def text(self, name: str) -> str:
+        """The JSON text of a field."""
+        return self.values[FIELDS[self.topic].index(name)]
+
+    def replaced(self, **texts: str) -> "Record":
+        """The same record with other JSON texts in the named fields."""
+        names = FIELDS[self.topic]
+        return self._replace(values=tuple(texts.get(name, old) for name, old in zip(names, self.values, strict=True)))
+
+
+class Message(NamedTuple):
+    """What Kafka gets. `injected` is None for a plain row, else what was done: duplicate, malformed:RULE, late, ..."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    injected: str | None = None
+
+
+def encode(record: Record) -> bytes:
+    """The record's JSON in UTF-8. Bytes that were no UTF-8 in the source file stay as they were."""
+    return (_TEMPLATES[record.topic] % record.values).encode("utf-8", "surrogateescape")
+
+
+def encode_without(record: Record, name: str) -> bytes:
+    """The record's JSON without one of its fields."""
+    pairs = zip(FIELDS[record.topic], record.values, strict=True)
+    return ("{" + ",".join(f'"{field}":{text}' for field, text in pairs if field != name) + "}").encode("utf-8", "surrogateescape")
+
+
+def quoted(text: str) -> str:
+    """A JSON string."""
+    return _quote(text)
+
+
+def quoted_or_null(text: str) -> str:
+    """A JSON string, or null for an empty text."""
+    return _quote(text) if text else NULL
+
+
+def number(text: str) -> str:
+    """A JSON number with exactly the digits of the text; null for an empty text, a JSON string for what is no number."""
+    if _JSON_NUMBER.fullmatch(text):
+        return text
+    if _PLAIN_NUMBER.fullmatch(text):
+        return format(Decimal(text), "f")
+    return quoted_or_null(text)
+
+
+def cents(amount: int) -> str:
+    """An amount in cents as a JSON number without trailing zeros: 1460 -> 14.6, -5 -> -0.05."""
+    if amount < 0:
+        return "-" + cents(-amount)
+    whole, rest = divmod(amount, 100)
+    if not rest:
+        return str(whole)
+    return f"{whole}.{rest:02d}" if rest % 10 else f"{whole}.{rest // 10}"
+
+
+def parse_time(text: str) -> tuple[int, str] | None:
+    """Epoch milliseconds and `yyyy-MM-dd HH:mm:ss.SSS` of a time without a zone, read as UTC; None if it is no such time."""
+    match = _TIME.fullmatch(text)
+    if not match:
+        return None
+    date, clock, fraction = match.group(1), match.group(2), (match.group(3) or "").ljust(3, "0")
+    try:
+        moment = datetime.fromisoformat(f"{date}T{clock}.{fraction}+00:00")
+    except ValueError:
+        return None
+    return (moment - _EPOCH) // _MILLISECOND, f"{date} {clock}.{fraction}"
+
+
+def format_time(epoch_ms: int) -> str:
+    """Epoch milliseconds as `yyyy-MM-dd HH:mm:ss.SSS` in UTC."""
+    moment = _EPOCH + epoch_ms * _MILLISECOND
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{epoch_ms % 1000:03d}"

@@ -1,0 +1,46 @@
+"""`python -m include.stack up|down|status`: the embedded Kafka, Postgres and Airflow of a LEDGER_HOME."""
+
+import argparse
+import signal
+import sys
+from types import FrameType
+
+from include.stack.lifecycle import down, status, up
+from spark_jobs.errors import LedgerError
+
+INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code. What goes wrong is one line on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m include.stack", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", "status"))
+    command = parser.parse_args(arguments).command
+    signal.signal(signal.SIGTERM, _interrupt)  # clean up on TERM as on Ctrl-C
+    try:
+        if command == "up":
+            up(tell=_say)
+        elif command == "down":
+            down(tell=_say)
+        else:
+            for name, value in status().items():
+                _say(f"{name}={value}")
+    except LedgerError as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"{command}: interrupted" + ("; what it had started is stopped" if command == "up" else ""), file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""The embedded Airflow: api-server, scheduler, dag-processor and triggerer with a LocalExecutor, on Postgres."""
+
+import base64
+import json
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx
+import psycopg2
+
+from include.stack.airflow_api import AirflowApi
+from include.stack.endpoints import HOST, secret, stack_folder, write_private
+from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
+from include.stack.shutdown import stop_parts
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import ROOT, Settings
+
+USER = "admin"
+# --skip-serve-logs: the log servers would listen on every address, and all logs are on this machine anyway.
+COMMANDS = {
+    "airflow-api-server": ["api-server"],
+    "airflow-scheduler": ["scheduler", "--skip-serve-logs"],
+    "airflow-dag-processor": ["dag-processor"],
+    "airflow-triggerer": ["triggerer", "--skip-serve-logs"],
+}
+MIGRATION = "airflow-migration"
+PARTS = (*COMMANDS, MIGRATION)
+READY_SECONDS = 240
+
+
+def password_file(home: Path) -> Path:
+    """The file that holds the password of the user `admin` and nothing else."""
+    return home / "stack/airflow/admin.password"
+
+
+def environment(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of every Airflow part, and so of every task: all its configuration, nothing secret by value.
+
+    Variables of the caller that would change Python, Airflow or Spark are left out; LEDGER_* are passed on as they took effect.
+    """
+    folder = stack_folder(settings.home) / "airflow"
+    python = str(ROOT / ".venv/bin/python")
+    foreign = ("AIRFLOW", "_AIRFLOW", "PYTHON", "LEDGER_STACK", "SPARK_", "PYSPARK_", "HADOOP_CONF", "VIRTUAL_ENV")
+    kept = {name: text for name, text in environ.items() if not name.startswith(foreign)}
+    ledger = {
+        "LEDGER_HOME": str(settings.home),
+        "LEDGER_WAREHOUSE": str(settings.warehouse),
+        "LEDGER_CHECKPOINTS": str(settings.checkpoints),
+        "LEDGER_KAFKA_BOOTSTRAP": settings.broker(),
+        "LEDGER_SPARK_MASTER": settings.spark_master,
+        "LEDGER_ALLOWED_LATENESS_SECONDS": str(settings.allowed_lateness_seconds),
+        "LEDGER_LARGE_CREDIT": str(settings.large_credit),
+    }
+    url = f"http://{HOST}:{port}"
+    options = {
+        "CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "CORE__LOAD_EXAMPLES": "False",
+        "CORE__EXECUTOR": "LocalExecutor",
+        "CORE__PARALLELISM": "4",
+        "CORE__HOSTNAME_CALLABLE": "socket.gethostname",
+        "CORE__DAGBAG_IMPORT_TIMEOUT": "60",
+        "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(_users_file(settings.home, folder)),
+        "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "CORE__FERNET_KEY_CMD": _read_command(folder / "fernet.key", _fernet_key),
+        "DATABASE__SQL_ALCHEMY_CONN_CMD": _read_command(folder / "metadata.url", lambda: _for_sqlalchemy(metadata_url), fresh=True),
+        "API__BASE_URL": url,
+        "API__HOST": HOST,
+        "API__PORT": str(port),
+        "API__WORKERS": "1",
+        "API__SECRET_KEY_CMD": _read_command(folder / "api.secret"),
+        "API_AUTH__JWT_SECRET_CMD": _read_command(folder / "jwt.secret"),
+        "DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "120",
+        "LOGGING__COLORED_CONSOLE_LOG": "False",
+    }
+    connection = {"conn_type": "spark", "host": settings.spark_master, "extra": {"deploy-mode": "client"}}
+    return {
+        **kept,
+        **ledger,
+        "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+        **{f"AIRFLOW__{name}": value for name, value in options.items()},
+    }
+
+
+def migrate(home: Path, wanted: Mapping[str, str], metadata_url: str) -> Running | None:
+    """Start to bring the metadata database up to date; None when this version of Airflow did so before."""
+    stamp = _stamp(metadata_url)
+    if stamp and _stamp_file(home).exists() and _stamp_file(home).read_text() == stamp:
+        return None
+    return start(home, MIGRATION, [_airflow(), "db", "migrate"], wanted, _log(home, MIGRATION))
+
+
+def wait_for_migration(home: Path, running: Running, metadata_url: str) -> None:
+    """Return when the metadata database is up to date; raises LedgerError when it could not be done."""
+
+    def done() -> bool:
+        return running.child is not None and running.child.poll() == 0
+
+    wait_until(done, [running], READY_SECONDS)
+    write_private(_stamp_file(home), _stamp(metadata_url) or "")
+
+
+def launch(home: Path, wanted: Mapping[str, str]) -> list[Running]:
+    """Start every part that does not run, or runs with other settings; returns those that were started."""
+    started = []
+    for part, command in COMMANDS.items():
+        process = find_part(home, part)
+        if process and _same_settings(environment_of(process), wanted):
+            continue
+        stop_parts(home, [part], lambda _: None)  # also what a killed part left behind
+        started.append(start(home, part, [_airflow(), *command], wanted, _log(home, part)))
+    return started
+
+
+def wait(home: Path, port: int) -> None:
+    """Return when every part is healthy and the port answers with this home's Airflow; raises LedgerError otherwise."""
+    running = [Running(part, process, _log(home, part)) for part in COMMANDS if (process := find_part(home, part))]
+    if missing := set(COMMANDS) - {part.part for part in running}:
+        raise LedgerError(f"{min(missing)} ended before it was ready; see {_log(home, min(missing))}")
+    started = {part.part.removeprefix("airflow-").replace("-", "_"): part.process.create_time() for part in running}
+    wait_until(lambda: is_healthy(home, port, started), running, READY_SECONDS)
+
+
+def is_healthy(home: Path, port: int, started: Mapping[str, float]) -> bool:
+    """Whether Airflow's own health page is good, every heartbeat is younger than its process, and our password is accepted."""
+    api = AirflowApi(f"http://{HOST}:{port}", USER, password_file(home).read_text())
+    try:
+        health = api.health()
+        for name in ("metadatabase", "scheduler", "triggerer", "dag_processor"):
+            if health[name]["status"] != "healthy":
+                return False
+            beat = health[name].get(f"latest_{name}_heartbeat")
+            if name in started and (beat is None or datetime.fromisoformat(beat).timestamp() < started[name]):
+                return False
+        api.log_in()
+    except (httpx.HTTPError, LedgerError, KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _same_settings(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    def relevant(variables: Mapping[str, str]) -> dict[str, str]:
+        marks = (HOME_MARK, PART_MARK)
+        return {name: text for name, text in variables.items() if name.startswith(("AIRFLOW", "LEDGER_")) and name not in marks}
+
+    return relevant(found) == relevant(wanted)
+
+
+def _airflow() -> str:
+    return str(ROOT / ".venv/bin/airflow")
+
+
+def _log(home: Path, part: str) -> Path:
+    return home / "stack/airflow" / f"{part}.log"
+
+
+def _stamp_file(home: Path) -> Path:
+    return home / "stack/airflow/.migrated"
+
+
+def _stamp(metadata_url: str) -> str | None:
+    """The version of Airflow and of the schema in its database; None before the first migration."""
+    connection = psycopg2.connect(metadata_url)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute("SELECT version_num FROM alembic_version")
+            return f"{version('apache-airflow')} {cursor.fetchall()}"
+    except psycopg2.errors.UndefinedTable:
+        return None
+    finally:
+        connection.close()
+
+
+def _users_file(home: Path, folder: Path) -> Path:
+    """Airflow's own list of users, made from the password file."""
+    file = folder / "users.json"
+    write_private(file, json.dumps({USER: secret(password_file(home))}))
+    return file
+
+
+def _read_command(file: Path, make: Callable[[], str] = secrets.token_hex, fresh: bool = False) -> str:
+    """The command by which Airflow reads a secret from its file, so that it is in no process's environment."""
+    if fresh:
+        write_private(file, make())
+    else:
+        secret(file, make)
+    return f"cat {shlex.quote(str(file))}"
+
+
+def _for_sqlalchemy(url: str) -> str:
+    """The same address in SQLAlchemy's words."""
+    return f"postgresql+psycopg2://{url.partition('://')[2]}"
+
+
+def _fernet_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()

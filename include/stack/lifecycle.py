@@ -1,0 +1,160 @@
+"""Start the stack, stop it, say what runs."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from include.stack import airflow, kafka, postgres
+from include.stack.endpoints import (
+    HOST,
+    claim_port,
+    home_of,
+    only_one,
+    port_is_free,
+    ports_of,
+    read_endpoints,
+    remove_endpoints,
+    set_outside,
+    stack_folder,
+    write_endpoints,
+)
+from include.stack.processes import find_all, find_part
+from include.stack.shutdown import stop_parts
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import Settings, read_settings
+from spark_jobs.topics import ensure_topics
+
+Tell = Callable[[str], None]
+PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS)
+
+
+def up(environ: Mapping[str, str] = os.environ, tell: Tell = print, when_kafka_is_up: Callable[[Settings], None] | None = None) -> Settings:
+    """Start what does not run yet and return the settings as they now take effect.
+
+    Parts that this call started are stopped again when it fails or is interrupted. `when_kafka_is_up` is called as soon as
+    the broker has its topics, while Airflow still boots. Raises SettingsError for a bad setting, LedgerError with one line
+    when a part does not come up, a port is taken or an outside service is not reachable.
+    """
+    settings = read_settings(environ)
+    home = settings.home
+    with only_one(home, tell):
+        running = {part for part in PARTS if find_part(home, part)}
+        try:
+            check_airflow_port(settings)
+            outside_kafka = set_outside(environ, "LEDGER_KAFKA_BOOTSTRAP", kafka.own_bootstrap(home))
+            outside_postgres = set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home))
+            metadata_url = _start_services(home, outside_kafka, outside_postgres, tell)
+            port = _airflow_port(settings)
+            write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
+            settings = read_settings({**environ, **({} if outside_postgres else {"LEDGER_POSTGRES_URL": ""})})
+            if when_kafka_is_up:
+                when_kafka_is_up(settings)
+            _start_airflow(settings, metadata_url, port, environ, tell)
+        except BaseException:
+            stop_parts(home, {*PARTS, airflow.MIGRATION} - running, lambda _: None)
+            if not find_all(home):
+                remove_endpoints(home)
+            raise
+    return settings
+
+
+def down(environ: Mapping[str, str] = os.environ, tell: Tell = print) -> None:
+    """Stop everything that was started for this home, whatever the other settings say. Nothing running is fine."""
+    home = home_of(environ)
+    if not (home / "stack").exists():
+        tell(f"nothing runs for {home}")
+        return
+    with only_one(home, tell):
+        stop_parts(home, None, tell)
+        remove_endpoints(home)
+
+
+def status(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What runs and where, as names and values without secrets; an address is empty when nothing listens there."""
+    settings = read_settings(environ)
+    home, known = settings.home, read_endpoints(settings.home)
+    outside = {
+        kafka.PART: set_outside(environ, "LEDGER_KAFKA_BOOTSTRAP", kafka.own_bootstrap(home)),
+        postgres.PART: set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home)),
+    }
+    lines = {
+        "LEDGER_HOME": str(home),
+        "LEDGER_WAREHOUSE": str(settings.warehouse),
+        "LEDGER_CHECKPOINTS": str(settings.checkpoints),
+        "LEDGER_SPARK_MASTER": settings.spark_master,
+        "LEDGER_KAFKA_BOOTSTRAP": settings.kafka_bootstrap or "",
+        "LEDGER_POSTGRES_URL": postgres.masked(settings.postgres_url or ""),
+        "POSTGRES_PASSWORD_FILE": "" if outside[postgres.PART] else str(postgres.password_file(home)),
+        "AIRFLOW_URL": known.get("airflow_url", ""),
+        "AIRFLOW_USER": airflow.USER,
+        "AIRFLOW_PASSWORD_FILE": str(airflow.password_file(home)),
+    }
+    for part in PARTS:
+        runs = "running" if find_part(home, part) else "outside" if outside.get(part) else "stopped"
+        lines[part.upper().replace("-", "_")] = runs
+    return lines
+
+
+def check_airflow_port(settings: Settings) -> None:
+    """Refuse a wished port that something else listens on, before anything is started."""
+    port = settings.airflow_port
+    own = ports_of(settings.home).get("airflow") if find_part(settings.home, "airflow-api-server") else None
+    if port and port != own and not port_is_free(port):
+        raise LedgerError(f"port {port} (LEDGER_AIRFLOW_PORT) is taken by another process: stop that one, or set another port")
+
+
+def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str | None, tell: Tell) -> str:
+    """Kafka and Postgres side by side; returns the address of Airflow's metadata database, password included."""
+    stack_folder(home)
+    database = None if outside_postgres else postgres.launch(home)
+    broker = None if outside_kafka else kafka.launch(home)
+    if outside_postgres and (reason := postgres.why_unreachable(outside_postgres)):
+        reason = reason.replace(outside_postgres, postgres.masked(outside_postgres))
+        raise LedgerError(f"Postgres at {postgres.masked(outside_postgres)} (LEDGER_POSTGRES_URL) is not reachable: {reason}")
+    if database:
+        postgres.wait(home, database)
+    postgres.make_tables(outside_postgres or postgres.own_url(home, with_password=True) or "")
+    tell(f"Postgres: {postgres.masked(outside_postgres or postgres.own_url(home) or '')}")
+    if outside_kafka and not kafka.answers(outside_kafka, 10):
+        raise LedgerError(f"Kafka at {outside_kafka} (LEDGER_KAFKA_BOOTSTRAP) is not reachable: no broker answered within 10 s")
+    if broker:
+        kafka.wait(home, broker)
+    bootstrap = outside_kafka or kafka.own_bootstrap(home) or ""
+    ensure_topics(bootstrap)
+    tell(f"Kafka: {bootstrap}")
+    return outside_postgres or postgres.own_url(home, "airflow", with_password=True) or ""
+
+
+def _start_airflow(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str], tell: Tell) -> None:
+    home = settings.home
+    wanted = airflow.environment(settings, metadata_url, port, environ)
+    migration = airflow.migrate(home, wanted, metadata_url)
+    if migration:
+        airflow.wait_for_migration(home, migration, metadata_url)
+    airflow.launch(home, wanted)
+    airflow.wait(home, port)
+    tell(f"Airflow: http://{HOST}:{port} (user {airflow.USER}, password in {airflow.password_file(home)})")
+
+
+def _airflow_port(settings: Settings) -> int:
+    """The wished port; else the one in use; else a remembered or free one."""
+    known = ports_of(settings.home).get("airflow")
+    if settings.airflow_port:
+        return claim_port(settings.home, "airflow", settings.airflow_port)
+    if known and find_part(settings.home, "airflow-api-server"):
+        return known
+    return claim_port(settings.home, "airflow")
+
+
+def _addresses(home: Path, port: int, outside_kafka: str | None, outside_postgres: str | None) -> dict[str, str]:
+    """What jobs of this home may know. An outside Postgres stays out: its address may hold a password."""
+    addresses = {
+        "kafka_bootstrap": outside_kafka or kafka.own_bootstrap(home) or "",
+        "airflow_url": f"http://{HOST}:{port}",
+        "airflow_user": airflow.USER,
+        "airflow_password_file": str(airflow.password_file(home)),
+    }
+    if not outside_postgres:
+        addresses["postgres_url"] = postgres.own_url(home) or ""
+        addresses["postgres_password_file"] = str(postgres.password_file(home))
+    return addresses

@@ -1,0 +1,83 @@
+"""Stop what runs for a home, in the order that loses least."""
+
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import psutil
+
+from include.stack import kafka, postgres
+from include.stack.processes import find_all, find_part, stop, wait_for_end
+
+DRIVERS_SECONDS = 20  # for a stream to finish its micro-batch
+
+
+def stop_parts(home: Path, parts: Collection[str] | None, tell: Callable[[str], None]) -> None:
+    """Stop parts (None: all) with everything they started: Airflow, then Spark drivers, then the rest, then the services."""
+    begun, everything = time.monotonic(), find_all(home, parts)
+    services = [process for part in (kafka.PART, postgres.PART) if (process := _chosen(home, part, parts))]
+    others = [process for process in everything if process not in services and not _is_below(process, services)]
+    spark = [process for process in others if _is_spark(process)]
+    orchestration = [process for process in others if process not in spark]
+    if orchestration:
+        # A scheduler waits for its tasks and these for their drivers, so do not wait long: a kill is safe, they keep no data.
+        stop(orchestration, patience=4)
+        tell(f"stopped Airflow ({len(orchestration)} processes)")
+    if spark:
+        _stop_drivers(spark)
+        tell(f"stopped Spark ({len(spark)} processes)")
+    broker = next((process for process in services if process.name() == "java"), None)
+    if broker:
+        broker.terminate()
+    if parts is None or postgres.PART in parts:
+        postgres.stop_gently(home)
+    stop(services, patience=30)
+    for process in services:
+        tell(f"stopped {'Kafka' if process is broker else 'Postgres'}")
+    left = find_all(home, parts)
+    if left:
+        stop(left, patience=3)
+        tell(f"stopped {len(left)} more processes")
+    if not everything and not left:
+        tell(f"nothing runs for {home}")
+    else:
+        tell(f"all of {home} is stopped ({time.monotonic() - begun:.1f} s)")
+
+
+def _chosen(home: Path, part: str, parts: Collection[str] | None) -> psutil.Process | None:
+    return find_part(home, part) if parts is None or part in parts else None
+
+
+def _stop_drivers(spark: list[psutil.Process]) -> None:
+    """Ask the Python drivers alone to end: a JVM that ends first would break the micro-batch in their hands."""
+    drivers = [process for process in spark if _is_python_driver(process)]
+    for process in drivers:
+        try:
+            process.terminate()
+        except psutil.Error:
+            continue
+    if drivers:
+        wait_for_end(spark, DRIVERS_SECONDS)
+    stop(spark, patience=5)
+
+
+def _is_spark(process: psutil.Process) -> bool:
+    """Whether this is a Spark driver, its JVM or one of its workers."""
+    try:
+        return any(p.name() == "java" or _is_python_driver(p) for p in (process, *process.parents()))
+    except psutil.Error:
+        return False
+
+
+def _is_python_driver(process: psutil.Process) -> bool:
+    try:
+        return process.name().startswith("python") and any("spark_jobs" in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _is_below(process: psutil.Process, ancestors: Collection[psutil.Process]) -> bool:
+    try:
+        return any(parent in ancestors for parent in process.parents())
+    except psutil.Error:
+        return False

@@ -1,0 +1,74 @@
+"""Where a bronze query stands: its checkpoint, and what is fixed for as long as that checkpoint lives."""
+
+import json
+import logging
+import os
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spark_jobs import sinks
+from spark_jobs.bronze.offsets import Offsets, known_offsets, starting_offsets_json
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One generation of a checkpoint: Spark's batch 0 is bronze's batch `first_batch`; `known` is what bronze had before it."""
+
+    folder: Path
+    first_batch: int
+    starting_offsets: str
+    known: Offsets
+
+    def may_replay(self, number: int) -> bool:
+        """Whether Spark's batch `number` may bring records that bronze had before this generation."""
+        if not self.known:
+            return False
+        previous = self.folder / "offsets" / str(number - 1)
+        if not previous.exists():
+            return True
+        reached = json.loads(previous.read_text().splitlines()[-1])
+        return any(
+            reached.get(topic, {}).get(partition, 0) <= last for topic, ends in self.known.items() for partition, last in ends.items()
+        )
+
+
+def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offsets: str | None) -> Checkpoint:
+    """The checkpoint to go on from, or a new generation where there is none or a starting point is asked for.
+
+    A new generation counts its batches on from the table's, and remembers what the table has, so that nothing comes twice.
+    """
+    root = settings.checkpoints / "bronze" / topic
+    current = root / "generation.json"
+    if starting_offsets is None and current.exists():
+        checkpoint = _read(current)
+        if checkpoint.folder.exists():
+            return checkpoint
+        log.warning("%s: the checkpoint %s is gone; a new one is made, and records that bronze has are left out", table.name, checkpoint.folder)
+    known = known_offsets(settings, table)
+    checkpoint = Checkpoint(
+        folder=root / uuid.uuid4().hex[:12],
+        first_batch=(sinks.applied(settings, table, "bronze") or 0) + 1,
+        starting_offsets=starting_offsets_json(settings, topic, starting_offsets or "earliest", known),
+        known=known,
+    )
+    checkpoint.folder.mkdir(parents=True)
+    temporary = current.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(checkpoint) | {"folder": checkpoint.folder.name}))
+    os.replace(temporary, current)
+    return checkpoint
+
+
+def _read(file: Path) -> Checkpoint:
+    try:
+        facts = json.loads(file.read_text())
+        return Checkpoint(**(facts | {"folder": file.parent / facts["folder"]}))
+    except (ValueError, TypeError, KeyError) as error:
+        raise LedgerError(
+            f"{file} cannot be read ({error}): remove the folder {file.parent} to start a new checkpoint; nothing will come twice"
+        ) from None

@@ -1,0 +1,54 @@
+"""The control tables: what was processed, judged and released. Small, and read and written without Spark."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from spark_jobs import leases
+from spark_jobs.settings import Settings
+from spark_jobs.tables import BATCHES, Table, ensure_tables
+
+
+def read(settings: Settings, table: Table) -> pa.Table:
+    """All rows of a table, in no particular order; no rows where the table does not exist yet."""
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return _schema(table).empty_table()
+    return DeltaTable(path).to_pyarrow_table()
+
+
+def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], once: tuple[str, int] | None = None) -> None:
+    """Append rows in one commit, under the table's lease.
+
+    `once` = (application, version) makes a repetition a no-op, as Delta's transaction identifiers do.
+    """
+    with leases.hold(settings, [table], owner=f"append to {table.name}"):
+        append_held(settings, table, rows, once)
+
+
+def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], once: tuple[str, int] | None = None) -> None:
+    """`append` for a caller that holds the table's lease."""
+    ensure_tables(settings, [table])
+    target = DeltaTable(str(table.path(settings)))
+    done = target.transaction_version(once[0]) if once else None
+    if once and done is not None and done >= once[1]:
+        return
+    properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
+    write_deltalake(target, pa.Table.from_pylist(list(rows), schema=_schema(table)), mode="append", commit_properties=properties)
+
+
+def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
+    """The rows of control.batches of a job and table, in the order of their batches."""
+    rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == job and row["table"] == table]
+    return sorted(rows, key=lambda row: int(row["last_batch"]))
+
+
+def last_batch(settings: Settings, job: str, table: str) -> int:
+    """The last bronze batch that a job has processed for a table; 0 when there was none."""
+    return max((int(row["last_batch"]) for row in batches(settings, job, table)), default=0)
+
+
+def _schema(table: Table) -> pa.Schema:
+    return pa.schema(table.delta_schema().to_arrow())

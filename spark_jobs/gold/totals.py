@@ -1,0 +1,75 @@
+"""Gold tables that are sums: each new row of silver adds to one row of theirs. Pure."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+ARRIVAL = ["_batch", "_topic", "_partition", "_offset"]
+
+
+def daily_totals(transactions: DataFrame) -> DataFrame:
+    """gold.daily_totals of some silver rows: tumbling windows of one UTC day, per type. No row for a day without any."""
+    return (
+        transactions.groupBy(F.window("event_at", "1 day").alias("window"), "type")
+        .agg(F.count("*").alias("transactions"), _sum("amount").alias("amount"))
+        .select("window.start", "window.end", "type", "transactions", "amount")
+        .toDF("window_start", "window_end", "type", "transactions", "amount")
+    )
+
+
+ADD_TOTALS = {"transactions": "t.transactions + s.transactions", "amount": "t.amount + s.amount"}
+
+
+def customer_activity(transactions: DataFrame) -> DataFrame:
+    """gold.customer_activity of some silver rows: per customer the rows, sums of credits and debits, first and last event."""
+    return transactions.groupBy("customer_id").agg(
+        F.count("*").alias("transactions"),
+        _sum("amount", "Credit").alias("credits"),
+        _sum("amount", "Debit").alias("debits"),
+        F.min("event_at").alias("first_event_at"),
+        F.max("event_at").alias("last_event_at"),
+    )
+
+
+_ADD_SUMS = {
+    "transactions": "t.transactions + s.transactions",
+    "credits": "t.credits + s.credits",
+    "debits": "t.debits + s.debits",
+}
+ADD_ACTIVITY = _ADD_SUMS | {
+    "first_event_at": "least(t.first_event_at, s.first_event_at)",
+    "last_event_at": "greatest(t.last_event_at, s.last_event_at)",
+}
+
+
+def account_balances(transactions: DataFrame) -> DataFrame:
+    """gold.account_balances of some silver rows: per account the balance of the last row by (event_at, arrival), and sums."""
+    last = F.max_by(F.struct("balance", "event_at", *ARRIVAL), F.struct("event_at", *ARRIVAL))
+    return (
+        transactions.groupBy("account_id")
+        .agg(
+            last.alias("last"),
+            _sum("amount", "Credit").alias("credits"),
+            _sum("amount", "Debit").alias("debits"),
+            F.count("*").alias("transactions"),
+        )
+        .select(
+            "account_id",
+            "last.balance",
+            F.col("last.event_at").alias("last_event_at"),
+            "credits",
+            "debits",
+            "transactions",
+            *(f"last.{name}" for name in ("_topic", "_partition", "_offset", "_batch")),
+        )
+    )
+
+
+_IS_LATER = "struct(s.last_event_at, s._batch, s._topic, s._partition, s._offset) > struct(t.last_event_at, t._batch, t._topic, t._partition, t._offset)"
+ADD_BALANCES = _ADD_SUMS | {
+    name: f"if({_IS_LATER}, s.{name}, t.{name})" for name in ("balance", "last_event_at", "_topic", "_partition", "_offset", "_batch")
+}
+
+
+def _sum(amount: str, kind: str | None = None) -> Column:
+    value = F.col(amount) if kind is None else F.when(F.col("type") == kind, F.col(amount)).otherwise(F.lit(0).cast("decimal(18,2)"))
+    return F.sum(value.cast("decimal(38,2)")).cast("decimal(38,2)")

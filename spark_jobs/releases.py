@@ -1,0 +1,100 @@
+"""Releases: one commit in control.releases that names one version of every table, so that readers see all of one moment."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from spark_jobs import control, leases
+from spark_jobs.errors import GateClosed
+from spark_jobs.settings import Settings
+from spark_jobs.tables import BRONZE, LAYERS, QUALITY_RESULTS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+
+log = logging.getLogger(__name__)
+
+_FOLLOWS = {"transactions": SILVER_TRANSACTIONS, "customers": SILVER_CUSTOMERS, "accounts": SILVER_ACCOUNTS}
+
+
+def publish(settings: Settings) -> int:
+    """Release, for every table, the version that its gate passed; returns the release's number.
+
+    When the newest release names these versions already, nothing is written and its number is returned. Raises GateClosed
+    where a table was never judged, its newest verdict is not a pass, or the layers were judged at different batches.
+    """
+    with leases.hold(settings, [RELEASES], owner="release"):
+        verdicts = newest_verdicts(settings)
+        _refuse_unjudged(verdicts)
+        versions = {name: int(row["version"]) for name, row in verdicts.items()}
+        current = latest_release(settings)
+        if current and {row["table"]: row["version"] for row in current} == versions:
+            number = int(current[0]["release_id"])
+            log.info("release %d names these versions already", number)
+            return number
+        number = int(current[0]["release_id"]) + 1 if current else 1
+        rows = [_row(settings, number, table, verdicts) for layer in LAYERS.values() for table in layer]
+        now = datetime.now(UTC)
+        control.append_held(settings, RELEASES, [row | {"released_at": now} for row in rows], once=("release", number))
+    log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
+    return number
+
+
+def latest_release(settings: Settings) -> list[dict[str, Any]]:
+    """The rows of the newest release, one a table; none where nothing was released yet."""
+    rows = control.read(settings, RELEASES).to_pylist()
+    newest = max((int(row["release_id"]) for row in rows), default=0)
+    return [row for row in rows if row["release_id"] == newest]
+
+
+def has_unreleased_batches(settings: Settings) -> bool:
+    """Whether bronze has batches that the newest release lacks."""
+    released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
+    return any((_bronze_head(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
+
+
+def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The newest row of control.quality_results of each table."""
+    rows = sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"])
+    return {row["table"]: row for row in rows}
+
+
+def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
+    names = [table.name for layer in LAYERS.values() for table in layer]
+    if missing := [name for name in names if name not in verdicts]:
+        raise GateClosed(f"no gate has judged {', '.join(missing)}: run gate bronze, gate silver and gate gold first")
+    if closed := [name for name in names if not verdicts[name]["success"]]:
+        reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
+        raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
+    for topic, silver in _FOLLOWS.items():
+        tables = [f"bronze.{topic}", silver.name]
+        tables += [table.name for table in LAYERS["gold"]] if topic == "transactions" else []
+        found = {name: verdicts[name]["_last_batch"] for name in tables}
+        if len(set(found.values())) > 1:
+            text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
+            raise GateClosed(f"the gates judged different moments ({text}): run silver, gold and their gates again")
+
+
+def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    version = int(verdicts[table.name]["version"])
+    rows = DeltaTable(str(table.path(settings)), version=version).count()
+    topic = table.name.split(".")[1].split("_")[0]
+    rules = control.batches(settings, "silver", _FOLLOWS[topic].name) if table.layer == "silver" else []
+    return {
+        "release_id": number,
+        "table": table.name,
+        "version": version,
+        "rows": rows,
+        "last_batch": verdicts[table.name]["_last_batch"] if table.layer == "bronze" else None,
+        "rules_version": rules[-1]["rules_version"] if rules else None,
+    }
+
+
+def _bronze_head(settings: Settings, table: Table) -> int | None:
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return None
+    return DeltaTable(path, without_files=True).transaction_version("bronze")
+
+
+def _bronze_batches(verdicts: dict[str, dict[str, Any]]) -> str:
+    return ", ".join(f"{table.name} {verdicts[table.name]['_last_batch']}" for table in BRONZE)

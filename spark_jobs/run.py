@@ -1,0 +1,109 @@
+"""The one entry point of the pipeline: `python -m spark_jobs.run <job>`.
+
+A job is a line in JOBS: what it needs, what it runs. Exit codes: 0 done, 1 failed, 2 unusable arguments or settings,
+3 gate closed, 4 audit difference, 5 another writer holds the lease.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from spark_jobs import gates, leases, releases, tables
+from spark_jobs.errors import LedgerError
+from spark_jobs.session import start_session
+from spark_jobs.settings import Settings, read_settings
+
+log = logging.getLogger("ledger")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
+    options = parse_arguments(arguments)
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)sZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        options.job(read_settings(), options)
+        return 0
+    except LedgerError as error:
+        log.error("%s", error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        log.error("interrupted")
+        return 1
+    except Exception as error:
+        log.error("%s failed: %s: %s", options.name, type(error).__name__, error)
+        log.debug("", exc_info=True)
+        return 1
+
+
+def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
+    """Kafka to bronze. Another bronze application on the same tables is refused at once."""
+    from spark_jobs.bronze import ingest, offsets
+    from spark_jobs.topics import ensure_topics
+
+    offsets.check_start(options.starting_offsets)
+    ensure_topics(settings.broker())
+    with leases.hold(settings, tables.BRONZE, owner="bronze", wait_seconds=0):
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.CONTROL))
+        spark = start_session(settings, "ledger bronze")
+        ingest.run(spark, settings, available_now=options.available_now, starting_offsets=options.starting_offsets)
+
+
+def run_silver(settings: Settings, options: argparse.Namespace) -> None:
+    """What bronze has gained to silver, in one pass."""
+    gates.refuse_if_closed(settings, "bronze", "silver")
+    with leases.hold(settings, tables.SILVER, owner="silver"):
+        from spark_jobs.silver import job
+
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.CONTROL))
+        job.run(start_session(settings, "ledger silver"), settings, options.run_id)
+
+
+def run_gold(settings: Settings, options: argparse.Namespace) -> None:
+    """What silver has gained to gold, in one pass. Silver stands still meanwhile."""
+    gates.refuse_if_closed(settings, "bronze", "silver", "gold")
+    with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
+        from spark_jobs.gold import job
+
+        tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
+        job.run(start_session(settings, "ledger gold"), settings, options.run_id)
+
+
+def run_gate(settings: Settings, options: argparse.Namespace) -> None:
+    """Judge what a layer's job wrote since the last judgement that passed. Starts no JVM."""
+    gates.run(settings, options.layer, run_id=options.run_id, verdict_file=options.verdict)
+
+
+def run_release(settings: Settings, options: argparse.Namespace) -> None:
+    """Name one version of every table for readers. Starts no JVM."""
+    releases.publish(settings)
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; an unusable one ends the process with exit code 2 and one line."""
+    parser = argparse.ArgumentParser(prog="python -m spark_jobs.run", description=__doc__.splitlines()[0])
+    parser.add_argument("--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables")
+    jobs = parser.add_subparsers(dest="name", required=True, metavar="job")
+
+    bronze = jobs.add_parser("bronze", help=run_bronze.__doc__)
+    bronze.add_argument("--available-now", action="store_true", help="stop when all that is there now was read")
+    bronze.add_argument("--starting-offsets", metavar="WHERE", help="earliest, latest, committed or an ISO 8601 time with a zone")
+    bronze.set_defaults(job=run_bronze)
+    jobs.add_parser("silver", help=run_silver.__doc__).set_defaults(job=run_silver)
+    jobs.add_parser("gold", help=run_gold.__doc__).set_defaults(job=run_gold)
+    gate = jobs.add_parser("gate", help=run_gate.__doc__)
+    gate.add_argument("layer", choices=tuple(tables.LAYERS))
+    gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
+    gate.set_defaults(job=run_gate)
+    jobs.add_parser("release", help=run_release.__doc__).set_defaults(job=run_release)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

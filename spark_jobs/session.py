@@ -1,0 +1,51 @@
+"""The Spark session: one set of settings for every job, however it is started."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from spark_jobs.settings import ROOT, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = ROOT / ".jars" / "spark"
+LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
+
+
+def submit_conf(settings: Settings, memory: str = "1g") -> dict[str, str]:
+    """What a driver must know before it starts, for `spark-submit --conf` as for a session that Python starts.
+
+    The jars are put on the class path as they lie (no resolution, no copying). On a local master the driver
+    listens on loopback only.
+    """
+    conf = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraClassPath": f"{JARS}/*",
+        "spark.executor.extraClassPath": f"{JARS}/*",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS} -XX:+ExitOnOutOfMemoryError",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variant.allowDuplicateKeys": "true",  # of a repeated name the last counts (contract, rule `parseable`)
+        "spark.sql.shuffle.partitions": "4",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.stopTimeout": "60s",
+    }
+    if settings.spark_master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return conf
+
+
+def start_session(settings: Settings, name: str) -> "SparkSession":
+    """The session of this process. Python workers run the driver's interpreter."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(settings.spark_master)
+    return builder.config(map=submit_conf(settings)).getOrCreate()

@@ -1,0 +1,56 @@
+"""Judging rows: each keeps all the rules of its set, or goes to quarantine with every rule it breaks."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from expectations.row_rules import Rule, RuleSet
+
+_LONGEST_DETAIL = 200
+
+
+def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
+    """Add `broken_rules`: the names of all rules that the row breaks, in the set's order; empty for a valid row.
+
+    A row that breaks the first rule (`parseable`) is judged by no other.
+    """
+    parseable, *others = rules.rules
+    broken = F.array_compact(F.array(*(F.when(~_holds(rule), F.lit(rule.name)) for rule in others)))
+    return parsed.withColumn("broken_rules", F.when(_holds(parseable), broken).otherwise(F.array(F.lit(parseable.name))))
+
+
+def is_valid() -> Column:
+    """True for a judged row that breaks no rule."""
+    return F.size("broken_rules") == 0
+
+
+def detail(rules: RuleSet, fields: list[str]) -> Column:
+    """What was found, rule by rule, in a judged row that breaks some; null for a valid row.
+
+    Names fields that the topic does not have, too (`fields` are those it has). At most 200 characters of a value.
+    """
+    found = [
+        F.when(
+            F.array_contains("broken_rules", rule.name),
+            F.concat(F.lit(f"{rule.name}: found "), _found(rule, fields)),
+        )
+        for rule in rules.rules
+    ]
+    unknown = F.array_except(F.json_object_keys("_text"), F.array(*map(F.lit, fields)))
+    extra = F.when(
+        F.col("is_json_object") & (F.size(unknown) > 0),
+        F.concat(F.lit("unknown fields: "), F.substring(F.concat_ws(", ", unknown), 1, _LONGEST_DETAIL)),
+    )
+    return F.when(~is_valid(), F.concat_ws("; ", *found, extra))
+
+
+def _holds(rule: Rule) -> Column:
+    return F.coalesce(F.expr(rule.holds), F.lit(False))
+
+
+def _found(rule: Rule, fields: list[str]) -> Column:
+    if rule.field in fields:
+        field = F.col(rule.field)
+        text = F.concat(field["kind"], F.lit(" "), F.substring(field["text"], 1, _LONGEST_DETAIL))
+        return F.coalesce(text, field["kind"], F.lit("nothing"))
+    size = F.length(F.col(rule.field))
+    return F.coalesce(F.concat(size.cast("string"), F.lit(f" bytes of {rule.field}")), F.lit(f"no {rule.field}"))

@@ -1,0 +1,103 @@
+"""Bronze bytes to JSON fields: strictly, and with every number kept as it was written.
+
+Spark's readers are lenient (trailing text, single quotes, doubles for decimals), so the text is wrapped in an array whose
+second element must come back whole, and fields are read as variants, which keep decimals exact up to 38 digits.
+What a variant cannot keep (an exponent, more digits) is read again from the text itself.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
+_NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
+
+
+def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] = ()) -> DataFrame:
+    """Add a column `is_json_object` and, for each JSON name, a struct column of the same name.
+
+    In: `value` binary. A value that is not exactly one JSON object by RFC 8259 in UTF-8 (null, trailing text, an array,
+    nested too deep for the reader) gets `is_json_object` false and null fields. Of a repeated name the last counts.
+    Out, per field: kind (`string number boolean null object array`; null where the name is absent) and text (of a string its
+    content). Those in `numbers` have a number's text in plain digits, by value (1e2 is 100, 1.100 is 1.1, -0 is 0), and
+    exponent_digits: the significant digits of one written with an exponent, else 0.
+    """
+    names = [*texts, *numbers]
+    schema = ",".join(f"`{name}` variant" for name in names)
+    mark = F.hex(F.xxhash64("_text"))
+    wrapped = F.concat(F.lit("["), "_text", F.lit(',{"_end":"'), mark, F.lit('"}]'))
+    first, last = F.get("_elements", F.lit(0)), F.get("_elements", F.lit(1))
+    is_object = (F.size("_elements") == 2) & (last["_end"] == mark) & first.isNotNull()
+    return (
+        rows.withColumn("_text", F.when(F.is_valid_utf8(F.col("value").cast("string")), F.col("value").cast("string")))
+        .withColumn("_elements", F.from_json(wrapped, f"array<struct<{schema},_end string>>", _STRICT))
+        .withColumn("is_json_object", F.coalesce(is_object, F.lit(False)))
+        .withColumn("_object", F.when(F.col("is_json_object"), first))
+        .withColumns({f"_kind_{name}": F.schema_of_variant(F.col("_object")[name]) for name in names})
+        .withColumns({name: _field(name, name in numbers) for name in names})
+        .drop("_elements", "_object", *(f"_kind_{name}" for name in names))
+    )
+
+
+def _field(name: str, is_numeric: bool) -> Column:
+    variant = F.col("_object")[name]
+    kind = F.col(f"_kind_{name}")
+    word = (
+        F.when(kind.isin("STRING", "BOOLEAN"), F.lower(kind))
+        .when(kind == "VOID", "null")
+        .when(kind.startswith("OBJECT"), "object")
+        .when(kind.startswith("ARRAY"), "array")
+        .otherwise(F.when(kind.isNotNull(), "number"))
+    )
+    text = F.try_variant_get(variant, "$", "string")
+    if not is_numeric:
+        return F.struct(word.alias("kind"), text.alias("text"))
+    inexact = F.when(kind == "DOUBLE", F.transform(F.array(_number_as_written(name)), _plain)[0])
+    return F.struct(
+        word.alias("kind"),
+        F.coalesce(inexact["text"], text).alias("text"),
+        F.coalesce(inexact["exponent_digits"], F.lit(0)).alias("exponent_digits"),
+    )
+
+
+def _number_as_written(name: str) -> Column:
+    """The last value of a top-level name, in the text's own words: a walk over the tokens that counts the depth."""
+
+    def step(state: Column, token: Column) -> Column:
+        depth = state["depth"] + F.when(token.isin("{", "["), 1).when(token.isin("}", "]"), -1).otherwise(0)
+        is_top = state["depth"] == 1
+        is_wanted = F.from_json(F.concat(F.lit("["), state["name"], F.lit("]")), "array<string>")[0] == name
+        is_value = is_top & ~token.isin("{", "[", "}", "]", ":", ",")
+        current = F.when(is_top & (token == ":"), state["previous"]).when(is_top & (token == ","), None).otherwise(state["name"])
+        return F.struct(
+            depth.alias("depth"),
+            current.alias("name"),
+            token.alias("previous"),
+            F.when(is_value & is_wanted, token).otherwise(state["found"]).alias("found"),
+        )
+
+    nothing = F.lit(None).cast("string")
+    start = F.struct(F.lit(0).alias("depth"), nothing.alias("name"), nothing.alias("previous"), nothing.alias("found"))
+    tokens = F.regexp_extract_all("_text", F.lit(_TOKENS), F.lit(0))
+    return F.aggregate(tokens, start, step, lambda state: state["found"])
+
+
+def _plain(text: Column) -> Column:
+    """A JSON number in plain digits without needless zeros; as it was written where that takes more than 40 digits."""
+    fraction = F.regexp_extract(text, _NUMBER, 3)
+    written_exponent = F.regexp_extract(text, _NUMBER, 4)
+    digits = F.ltrim(F.concat(F.regexp_extract(text, _NUMBER, 2), fraction), F.lit("0"))
+    exponent = F.when(written_exponent == "", 0).otherwise(written_exponent.try_cast("int"))
+    point = F.length(digits) - F.length(fraction) + exponent  # how many of the digits stand before the decimal point
+    padded = F.concat(F.repeat(F.lit("0"), 1 - point), digits, F.repeat(F.lit("0"), point - F.length(digits)))
+    whole = F.substring(padded, F.lit(1), F.greatest(point, F.lit(1)))
+    decimals = F.rtrim(F.substring(padded, F.greatest(point, F.lit(1)) + 1, F.length(padded)), F.lit("0"))
+    plain = F.concat(
+        F.when(text.startswith("-"), "-").otherwise(""), whole, F.when(decimals == "", "").otherwise(F.concat(F.lit("."), decimals))
+    )
+    return F.struct(
+        F.when(F.length(digits) == 0, "0").when(F.abs(point) <= 40, plain).otherwise(text).alias("text"),
+        F.when(written_exponent == "", 0).otherwise(F.length(digits)).alias("exponent_digits"),
+    )

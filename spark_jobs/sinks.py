@@ -1,0 +1,106 @@
+"""Every write of the jobs that use Spark. Each is atomic and may be repeated.
+
+A write says how far it brings its table (`upto`: a bronze batch, or a version of the table it follows). Delta keeps that number
+in the same commit as the rows, as a transaction identifier; what a table has already is left out of the next write. So a crash
+between two tables, a lost checkpoint or another cut of the batches neither loses nor doubles a row.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from delta.tables import DeltaTable
+from deltalake import DeltaTable as DeltaLog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.faults import kill_point
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+_TXN = "spark.databricks.delta.write.txn"
+
+
+def applied(settings: Settings, table: Table, application: str) -> int | None:
+    """How far an application has brought a table; None when it has written nothing yet."""
+    return DeltaLog(str(table.path(settings)), without_files=True).transaction_version(application)
+
+
+def append_batches(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
+    """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit."""
+    done = applied(settings, table, application) or 0
+    if done >= upto:
+        return
+    kill_point(f"before {table.name}")
+    (
+        rows.where(F.col("_batch") > done)
+        .select(*table.columns)
+        .write.format("delta")
+        .mode("append")
+        .option("txnAppId", application)
+        .option("txnVersion", upto)
+        .option("userMetadata", json.dumps({"application": application, "batch": upto}))
+        .save(str(table.path(settings)))
+    )
+    kill_point(f"after {table.name}")
+
+
+def merge_rows(
+    rows: DataFrame,
+    settings: Settings,
+    table: Table,
+    *,
+    application: str,
+    upto: int,
+    on: Sequence[str],
+    matched: dict[str, str] | None = None,
+    deletes_where: str | None = None,
+) -> None:
+    """Merge rows into a table by null-safe equality of keys, in one commit that is skipped when it was done before.
+
+    `matched` gives the new value of columns of rows that exist (`t` the table, `s` the rows); by default all of `s`.
+    `deletes_where` is a condition on `s` under which the existing row goes and none is added.
+    """
+    if (done := applied(settings, table, application)) is not None and done >= upto:
+        return
+    kill_point(f"before {table.name}")
+    spark = rows.sparkSession
+    merge = (
+        DeltaTable.forPath(spark, str(table.path(settings)))
+        .alias("t")
+        .merge(rows.alias("s"), " and ".join(f"t.`{key}` <=> s.`{key}`" for key in on))
+    )
+    if deletes_where:
+        merge = merge.whenMatchedDelete(deletes_where)
+    keep = f"not coalesce({deletes_where}, false)" if deletes_where else None
+    values = {f"`{name}`": f"s.`{name}`" for name in table.columns}
+    updates = {f"`{name}`": value for name, value in matched.items()} if matched else values
+    with _transaction(spark, application, upto):
+        merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(keep, values=values).execute()
+    kill_point(f"after {table.name}")
+
+
+def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> DataFrame:
+    """What must change to turn `present` into `wanted`: rows that are new or differ, and `_is_gone` for those to delete."""
+    names = wanted.columns
+    p, w = present.select(F.struct(*names).alias("p"), *on), wanted.select(F.struct(*names).alias("w"), *on)
+    changed = p.join(w, on=list(on), how="full_outer").where(~F.col("p").eqNullSafe(F.col("w")))
+    is_gone = F.col("w").isNull()
+    return changed.select(F.coalesce("w", "p").alias("r"), is_gone.alias("_is_gone")).select("r.*", "_is_gone")
+
+
+@contextmanager
+def _transaction(spark: SparkSession, application: str, upto: int) -> Iterator[None]:
+    """MERGE has no option for a transaction identifier, but honours the session's (which stays set until it is unset)."""
+    conf = {
+        f"{_TXN}AppId": application,
+        f"{_TXN}Version": str(upto),
+        "spark.databricks.delta.commitInfo.userMetadata": json.dumps({"application": application, "upto": upto}),
+    }
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in conf:
+            spark.conf.unset(name)

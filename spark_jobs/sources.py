@@ -1,0 +1,48 @@
+"""Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+# One micro-batch takes all that a source has: Delta would otherwise cut in the middle of a bronze batch.
+_ALL_FILES = str(2**31 - 1)
+
+
+def read_table(spark: SparkSession, settings: Settings, table: Table, version: int | None = None) -> DataFrame:
+    """A table as it is now, or as it was at a version."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(str(table.path(settings)))
+
+
+def stream_table(spark: SparkSession, settings: Settings, table: Table) -> DataFrame:
+    """The rows appended to a table, whole commits at a time."""
+    return spark.readStream.format("delta").option("maxFilesPerTrigger", _ALL_FILES).load(str(table.path(settings)))
+
+
+def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int) -> DataFrame:
+    """The change feed of a table after one of its versions: its columns, _change_type and _commit_version."""
+    reader = spark.readStream.format("delta").option("readChangeFeed", "true").option("maxFilesPerTrigger", _ALL_FILES)
+    return reader.option("startingVersion", after_version + 1).load(str(table.path(settings)))
+
+
+def run_available_now(writer: DataStreamWriter) -> None:
+    """Run a query over all that its source has now; raises LedgerError with the first line of what stopped it."""
+    query = writer.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise LedgerError(f"{query.name} stopped: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says in one line, without its stack; of a Python error inside a batch, that error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]]
+    if not lines:
+        return type(error).__name__
+    return lines[-1] if any(line.endswith("Traceback (most recent call last):") for line in lines) else lines[0]

@@ -1,0 +1,141 @@
+"""Every DAG: found, documented, ordered, quick to parse."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG, TriggerRule
+from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+from include.orchestration.gates import QualityGate
+from spark_jobs.tables import LAYERS
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = {"bronze_ingestion", "medallion"}  # a new DAG is listed here, and in include/docs/dags.md
+
+
+def every_dag(dag_bag: DagBag) -> list[DAG]:
+    assert set(dag_bag.dags) == EXPECTED
+    return list(dag_bag.dags.values())
+
+
+def test_the_folder_holds_exactly_the_listed_dags(dag_bag: DagBag) -> None:
+    assert dag_bag.import_errors == {}
+    assert set(dag_bag.dags) == EXPECTED
+    assert {file.stem for file in (ROOT / "dags").glob("*.py")} == EXPECTED
+
+
+def test_every_dag_is_documented_tagged_and_owned(dag_bag: DagBag) -> None:
+    for dag in every_dag(dag_bag):
+        assert dag.doc_md
+        assert len(dag.doc_md) > 500, f"{dag.dag_id}: the docstring is the page that people see"
+        assert dag.tags
+        assert {task.owner for task in dag.tasks} == {"ledger"}
+        assert all(task.doc_md for task in dag.tasks)
+        assert f"`{dag.dag_id}`" in (ROOT / "include/docs/dags.md").read_text()
+
+
+def test_every_param_has_a_type_and_a_description(dag_bag: DagBag) -> None:
+    params = [(dag.dag_id, name, dag.params.get_param(name)) for dag in every_dag(dag_bag) for name in dag.params]
+    assert params
+    for dag_id, name, param in params:
+        assert param.schema.get("type"), (dag_id, name)
+        assert param.description, (dag_id, name)
+
+
+def test_one_run_at_a_time_and_no_catching_up(dag_bag: DagBag) -> None:
+    for dag in every_dag(dag_bag):
+        assert dag.max_active_runs == 1
+        assert not dag.catchup
+
+
+def test_every_dag_survives_serialization(dag_bag: DagBag) -> None:
+    for dag in every_dag(dag_bag):
+        serialized = DagSerialization.to_dict(dag)
+        assert json.dumps(serialized)
+        assert set(DagSerialization.from_dict(serialized).task_dict) == set(dag.task_dict)
+
+
+def test_gates_come_before_what_they_guard(dag_bag: DagBag) -> None:
+    every_dag(dag_bag)
+    medallion = dag_bag.dags["medallion"]
+    guarded = {"bronze_gate": {"gold", "release"}, "silver_gate": {"gold", "release"}, "gold_gate": {"release"}}
+    assert {task.task_id for task in medallion.tasks if isinstance(task, QualityGate)} == set(guarded)
+    for gate, tasks in guarded.items():
+        assert tasks <= medallion.get_task(gate).get_flat_relative_ids(upstream=False)
+    for layer in ("silver", "gold"):
+        assert f"{layer}_gate" in medallion.get_task(layer).downstream_task_ids
+    assert medallion.get_task("find_new_batches").get_flat_relative_ids(upstream=False) == set(medallion.task_ids) - {"find_new_batches"}
+
+
+def test_nothing_runs_unless_everything_before_it_succeeded(dag_bag: DagBag) -> None:
+    rules = {task.trigger_rule for dag in every_dag(dag_bag) for task in dag.tasks}
+    assert rules == {TriggerRule.ALL_SUCCESS}
+
+
+def test_every_table_belongs_to_the_gate_of_its_layer_and_to_no_other_task(dag_bag: DagBag) -> None:
+    owners = [(asset.name, task.task_id) for dag in every_dag(dag_bag) for task in dag.tasks for asset in task.outlets]
+    assert sorted(owners) == sorted((table.name, f"{layer}_gate") for layer, tables in LAYERS.items() for table in tables)
+
+
+@pytest.mark.parametrize("value", [None, "earliest", "latest", "committed", "2024-05-01T00:00:00Z", "2024-05-01T00:00:00.5+02:00"])
+def test_starting_offsets_that_are_accepted(dag_bag: DagBag, value: str | None) -> None:
+    assert dag_bag.dags["bronze_ingestion"].params.get_param("starting_offsets").resolve(value) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "Earliest",
+        "earliest\n",
+        " latest",
+        "2024-05-01",
+        "2024-05-01T00:00:00",  # no zone
+        "٢٠٢٤-05-01T00:00:00Z",  # digits that are not ASCII
+        "earliest; rm -rf /",
+        "$(id)",
+        "{{ 7 * 7 }}",
+        "../../etc/passwd",
+        "--packages=evil",
+        "x" * 1_000_000,
+        7,
+        ["earliest"],
+        {"earliest": 1},
+        True,
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_starting_offsets_that_are_refused(dag_bag: DagBag, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag_bag.dags["bronze_ingestion"].params.get_param("starting_offsets").resolve(value)
+
+
+@pytest.mark.parametrize("value", ["true", "yes; rm -rf /", 1, None, [], {}])
+def test_force_takes_a_boolean_only(dag_bag: DagBag, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag_bag.dags["medallion"].params.get_param("force").resolve(value)
+
+
+def test_parsing_is_quick_and_imports_no_spark() -> None:
+    script = """
+import json, runpy, sys, time
+from airflow.sdk import dag
+from airflow.providers.apache.spark.operators import spark_submit
+start = time.process_time()
+for file in sys.argv[1:]:
+    runpy.run_path(file)
+heavy = [name for name in ("pyspark", "pandas", "great_expectations") if name in sys.modules]
+print(json.dumps({"seconds": time.process_time() - start, "heavy": heavy}))
+"""
+    files = [str(file) for file in sorted((ROOT / "dags").glob("*.py"))]
+    assert files
+    done = subprocess.run([sys.executable, "-c", script, *files], cwd=ROOT, capture_output=True, text=True, check=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    assert measured["heavy"] == []
+    assert measured["seconds"] < 2

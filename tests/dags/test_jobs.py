@@ -1,0 +1,184 @@
+"""Jobs as processes: command line, environment, what a failure looks like, how they are ended."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from include.orchestration.jobs import Job, job, job_environment, job_error, spark_job
+from include.orchestration.progress import has_new_batches
+from spark_jobs.session import submit_conf
+from spark_jobs.settings import ROOT, read_settings
+
+CONTEXT = Context(run_id="scheduled__2024-05-01T00:00:00+00:00")
+
+
+def fake_job(folder: Path, body: str) -> tuple[str, ...]:
+    """A command that runs a small Python script in place of `spark_jobs.run`."""
+    script = folder / "job.py"
+    script.write_text(f"import os, sys\n{body}\n")
+    return sys.executable, str(script)
+
+
+def test_spark_job_builds_arguments_settings_and_environment() -> None:
+    task = spark_job("silver", "--one", "two")
+    assert task.task_id == "silver"
+    assert task.application == str(ROOT / "spark_jobs" / "run.py")
+    assert task.application_args == ["silver", "--one", "two"]
+    assert task.conf == submit_conf(read_settings())
+    assert task.env_vars == {**job_environment(), "LEDGER_RUN_ID": "{{ run_id }}"}
+    assert task.env_vars["PYTHONPATH"] == str(ROOT)
+    assert task.env_vars["PYSPARK_PYTHON"] == task.env_vars["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert (Path(task.env_vars["SPARK_HOME"]) / "bin" / "spark-class").exists()
+
+
+def test_no_secret_travels_in_arguments_settings_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGER_POSTGRES_URL", "postgresql://ledger:canary-4711@127.0.0.1:5432/ledger")
+    task = spark_job("silver")
+    assert "canary" not in repr((task.application_args, task.conf, task.env_vars))
+
+
+@pytest.mark.parametrize(
+    ("value", "tries", "expected"),
+    [
+        (None, 1, ["bronze"]),
+        ("latest", 1, ["bronze", "--starting-offsets=latest"]),
+        ("latest", 2, ["bronze"]),  # a restart goes on where the checkpoint stands: latest again would skip rows
+        ("{{ 7 * 7 }}", 1, ["bronze", "--starting-offsets={{ 7 * 7 }}"]),  # a value is never a template
+    ],
+)
+def test_starting_offsets_count_for_the_first_try_only(
+    dag_bag: DagBag, spark_submit: "FakeSparkSubmit", value: str | None, tries: int, expected: list[str]
+) -> None:
+    ingest: Any = dag_bag.dags["bronze_ingestion"].get_task("ingest")
+    context = {"params": {"starting_offsets": value}, "ti": SimpleNamespace(try_number=tries)}
+    task = spark_submit.prepare(spark_job("bronze"), "exit 0")
+    task.application_args = ingest.render_template(ingest.application_args, context)
+    task.execute(CONTEXT)
+    assert spark_submit.arguments()[-len(expected) :] == expected
+    assert spark_submit.arguments()[-len(expected) - 1] == task.application
+
+
+class FakeSparkSubmit:
+    """A Spark home whose launcher writes down its arguments in place of starting a JVM."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def prepare(self, task: Any, ending: str) -> Any:
+        launcher = self.home / "bin" / "spark-class"
+        launcher.parent.mkdir()
+        launcher.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{self.home}/arguments"\n{ending}\n')
+        launcher.chmod(0o755)
+        task.env_vars["SPARK_HOME"] = str(self.home)
+        return task
+
+    def arguments(self) -> list[str]:
+        return (self.home / "arguments").read_text().splitlines()
+
+
+@pytest.fixture
+def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSparkSubmit:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}')
+    return FakeSparkSubmit(tmp_path)
+
+
+def test_a_spark_job_that_fails_is_told_by_its_last_line(spark_submit: FakeSparkSubmit) -> None:
+    task = spark_submit.prepare(spark_job("gold"), "echo noise; echo 'table gold.x: found 3, expected 4'; exit 1")
+    with pytest.raises(AirflowException) as failure:
+        task.execute(CONTEXT)
+    assert str(failure.value) == "gold: exit code 1: table gold.x: found 3, expected 4"
+    assert not isinstance(failure.value, AirflowFailException)  # so it is tried again
+
+
+@pytest.mark.parametrize("exit_code", [2, 3])
+def test_a_spark_job_that_cannot_succeed_is_not_tried_again(spark_submit: FakeSparkSubmit, exit_code: int) -> None:
+    task = spark_submit.prepare(spark_job("gold"), f"exit {exit_code}")
+    with pytest.raises(AirflowFailException, match=f"gold: exit code {exit_code} "):
+        task.execute(CONTEXT)
+
+
+def test_an_unknown_connection_is_named_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    with pytest.raises(Exception, match="spark_default"):
+        spark_job("gold").execute(CONTEXT)
+
+
+def test_job_runs_the_entry_point() -> None:
+    task = job("release")
+    assert [*task.command, *task.arguments] == [sys.executable, "-m", "spark_jobs.run", "release"]
+
+
+def test_a_job_sees_this_checkout_and_the_run_it_belongs_to(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    body = (
+        f"open({str(seen)!r}, 'w').write('\\n'.join([os.getcwd(), os.environ['PYTHONPATH'], os.environ['LEDGER_RUN_ID'], *sys.argv[1:]]))"
+    )
+    Job(task_id="release", arguments=["release", "ä"], command=fake_job(tmp_path, body)).execute(CONTEXT)
+    assert seen.read_text().splitlines() == [str(ROOT), str(ROOT), CONTEXT["run_id"], "release", "ä"]
+
+
+def test_a_job_that_fails_is_told_by_its_last_line(tmp_path: Path) -> None:
+    command = fake_job(tmp_path, "print('first')\nsys.exit('disk full: free some space')")
+    with pytest.raises(AirflowException) as failure:
+        Job(task_id="release", arguments=["release"], command=command).execute(CONTEXT)
+    assert str(failure.value) == "release: exit code 1: disk full: free some space"
+    assert not isinstance(failure.value, AirflowFailException)
+
+
+def test_the_error_that_the_job_logged_is_told_even_when_other_lines_follow() -> None:
+    output = "2024-05-01T00:00:07Z ERROR no broker: run make up\n2024-05-01T00:00:07.123Z ERROR Utils: shutdown\n\n"
+    assert str(job_error("bronze", 1, output)) == "bronze: exit code 1: no broker: run make up"
+
+
+def test_arguments_reach_a_job_as_they_are(tmp_path: Path) -> None:
+    hostile = ["$(touch owned)", "; touch owned", "`touch owned`", "a b", "* ?", "'\""]
+    command = fake_job(tmp_path, "sys.exit(repr(sys.argv[1:]))")
+    with pytest.raises(AirflowException) as failure:
+        Job(task_id="release", arguments=["release", *hostile], command=command).execute(CONTEXT)
+    assert str(failure.value) == f"release: exit code 1: {['release', *hostile]!r}"
+
+
+def test_on_kill_ends_the_process(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    task = Job(
+        task_id="release", arguments=["release"], command=fake_job(tmp_path, f"import signal\nopen({str(ready)!r}, 'w')\nsignal.pause()")
+    )
+    failures: list[str] = []
+
+    def execute() -> None:
+        try:
+            task.execute(CONTEXT)
+        except AirflowException as failure:
+            failures.append(str(failure))
+
+    thread = threading.Thread(target=execute)
+    thread.start()
+    ready.open().close()  # opens when the process has come to that line
+    task.on_kill()
+    thread.join(timeout=20)
+    assert failures == ["release: killed by SIGTERM; its last line: no output"]
+
+
+@pytest.mark.parametrize(("exit_code", "final"), [(1, False), (2, True), (3, True), (4, True), (5, False), (137, False), (-9, False)])
+def test_which_exit_codes_are_final(exit_code: int, final: bool) -> None:
+    assert isinstance(job_error("silver", exit_code, "why"), AirflowFailException) is final
+
+
+@pytest.mark.parametrize("exit_code", [-9, 137])  # the JVM itself, and Python under a JVM that tells of it
+def test_a_killed_job_says_so(exit_code: int) -> None:
+    assert str(job_error("bronze", exit_code, "batch 7\n")) == "bronze: killed by SIGKILL; its last line: batch 7"
+
+
+def test_a_forced_run_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "missing"))
+    assert has_new_batches(force=True)
+    assert not (tmp_path / "missing").exists()

@@ -1,0 +1,184 @@
+"""The embedded stack as a user meets it: its commands, real services, and what is left when something goes wrong."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg2
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from include.stack import airflow
+from include.stack.airflow_api import AirflowApi
+from include.stack.processes import alive, find_all, find_part, start
+from spark_jobs.settings import ROOT
+from spark_jobs.topics import SOURCE_TOPICS
+
+pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.xdist_group("stack")]
+PARTS = ("KAFKA", "POSTGRES", "AIRFLOW_API_SERVER", "AIRFLOW_SCHEDULER", "AIRFLOW_DAG_PROCESSOR", "AIRFLOW_TRIGGERER")
+DRIVER = "import time; time.sleep(600) # spark_jobs"
+
+
+def stack(command: str, home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words(command), cwd=ROOT, env=environment(home, **settings), capture_output=True, text=True, check=False)
+
+
+def words(command: str) -> list[str]:
+    return [sys.executable, "-m", "include.stack", command]
+
+
+def environment(home: Path, **settings: str) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")}, "LEDGER_HOME": str(home), **settings}
+
+
+def status(home: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in stack("status", home).stdout.splitlines())
+
+
+def await_that(condition: Callable[[], object], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        os.sched_yield()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("stack") / "a home"
+    up = stack("up", home)
+    try:
+        assert up.returncode == 0, up.stderr
+        yield home
+    finally:
+        stack("down", home)
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    stack("down", tmp_path)
+    assert find_all(tmp_path) == []
+
+
+def test_all_parts_run_and_status_says_where(home: Path) -> None:
+    told = status(home)
+    assert {part: told[part] for part in PARTS} == dict.fromkeys(PARTS, "running")
+    assert told["LEDGER_HOME"] == str(home)
+    assert set(AdminClient({"bootstrap.servers": told["LEDGER_KAFKA_BOOTSTRAP"]}).list_topics(timeout=10).topics) >= {
+        topic.name for topic in SOURCE_TOPICS
+    }
+
+
+def test_no_secret_is_shown(home: Path) -> None:
+    told = status(home)
+    shown = "\n".join(told.values()) + (home / "stack/endpoints.json").read_text()
+    for file in (told["AIRFLOW_PASSWORD_FILE"], told["POSTGRES_PASSWORD_FILE"]):
+        assert Path(file).read_text() not in shown
+        assert Path(file).stat().st_mode & 0o777 == 0o600
+
+
+def test_postgres_wants_its_password(home: Path) -> None:
+    told = status(home)
+    password = Path(told["POSTGRES_PASSWORD_FILE"]).read_text()
+    with pytest.raises(psycopg2.OperationalError):
+        psycopg2.connect(told["LEDGER_POSTGRES_URL"], password="wrong")
+    connection = psycopg2.connect(told["LEDGER_POSTGRES_URL"], password=password)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM accounts")
+        assert cursor.fetchone() == (0,)
+    connection.close()
+
+
+def test_airflow_answers_its_one_user(home: Path) -> None:
+    told = status(home)
+    api = AirflowApi(told["AIRFLOW_URL"], told["AIRFLOW_USER"], Path(told["AIRFLOW_PASSWORD_FILE"]).read_text())
+    assert api.import_errors() == []
+    assert not api.has_dag("no_such_dag")
+
+
+def test_up_again_changes_nothing(home: Path) -> None:
+    before = {process.pid for process in find_all(home)}
+    assert stack("up", home).returncode == 0
+    assert before <= {process.pid for process in find_all(home)}
+
+
+def test_up_restarts_what_died_on_its_old_port(home: Path) -> None:
+    before = status(home)
+    for part in ("kafka", "airflow-scheduler"):
+        process = find_part(home, part)
+        assert process
+        process.kill()
+        process.wait(timeout=20)
+    assert status(home)["KAFKA"] == "stopped"
+    up = stack("up", home)
+    assert up.returncode == 0, up.stderr
+    assert status(home) == before
+
+
+def test_outside_services_are_used_and_not_stopped(home: Path, empty_home: Path) -> None:
+    told = status(home)
+    url = told["LEDGER_POSTGRES_URL"].replace("ledger@", f"ledger:{Path(told['POSTGRES_PASSWORD_FILE']).read_text()}@")
+    outside = {"LEDGER_KAFKA_BOOTSTRAP": told["LEDGER_KAFKA_BOOTSTRAP"], "LEDGER_POSTGRES_URL": url}
+    up = stack("up", empty_home, **outside)
+    assert up.returncode == 0, up.stderr
+    assert url not in up.stdout + up.stderr
+    assert not (empty_home / "stack/kafka").exists()
+    assert not (empty_home / "stack/postgres").exists()
+    assert stack("down", empty_home).returncode == 0
+    assert status(home)["KAFKA"] == "running"
+
+
+def test_down_stops_drivers_too_and_may_be_repeated(home: Path) -> None:
+    driver = start(home, "airflow-scheduler", [sys.executable, "-c", DRIVER], dict(os.environ), home / "driver.log").process
+    down = stack("down", home, LEDGER_AIRFLOW_PORT="not a port")  # whatever the settings say
+    assert down.returncode == 0, down.stderr
+    assert not alive(driver)
+    assert find_all(home) == []
+    assert not (home / "stack/endpoints.json").exists()
+    assert stack("down", home).returncode == 0
+    assert {status(home)[part] for part in PARTS} == {"stopped"}
+
+
+def test_a_taken_port_is_one_line_and_starts_nothing(empty_home: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        up = stack("up", empty_home, LEDGER_AIRFLOW_PORT=str(port))
+    assert (up.returncode, up.stderr.count("\n")) == (1, 1)
+    assert f"port {port} (LEDGER_AIRFLOW_PORT) is taken" in up.stderr
+    assert find_all(empty_home) == []
+
+
+def test_a_bad_setting_is_one_line_and_exit_code_2(empty_home: Path) -> None:
+    up = stack("up", empty_home, LEDGER_AIRFLOW_PORT="many")
+    assert (up.returncode, up.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("setting", ["LEDGER_KAFKA_BOOTSTRAP=127.0.0.1:9", "LEDGER_POSTGRES_URL=postgresql://a:s3cret@127.0.0.1:9/x"])
+def test_an_outside_service_that_is_away_is_one_line_and_leaves_nothing(empty_home: Path, setting: str) -> None:
+    name, value = setting.split("=", 1)
+    up = stack("up", empty_home, **{name: value})
+    assert (up.returncode, up.stderr.count("\n")) == (1, 1)
+    assert name in up.stderr
+    assert "s3cret" not in up.stderr
+    assert find_all(empty_home) == []
+
+
+@pytest.mark.parametrize(("number", "left"), [(signal.SIGINT, False), (signal.SIGKILL, True)], ids=["interrupted", "killed"])
+def test_an_up_that_is_ended_leaves_nothing_after_down(empty_home: Path, number: signal.Signals, left: bool) -> None:
+    up = subprocess.Popen(words("up"), cwd=ROOT, env=environment(empty_home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    await_that(lambda: find_part(empty_home, "kafka") and find_part(empty_home, "postgres"))
+    up.send_signal(number)
+    up.wait(timeout=60)
+    assert bool(find_all(empty_home)) is left
+    assert stack("down", empty_home).returncode == 0
+
+
+def test_the_migration_is_a_part_that_down_knows() -> None:
+    assert airflow.MIGRATION in airflow.PARTS

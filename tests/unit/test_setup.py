@@ -1,0 +1,202 @@
+"""Set-up: the Java and Python it accepts, the virtual environment made once, the jars equal to their lock."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from include import setup
+from include.setup import SetupError
+from spark_jobs.settings import ROOT
+
+GOOD, OTHER = b"the jar that was locked", b"some other jar"
+
+
+def script(file: Path, body: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return file
+
+
+def java(folder: Path, version: str) -> Path:
+    return script(folder / "bin/java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+
+
+@pytest.fixture
+def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose `bin` is all that PATH holds."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "17", "21.0.1", "25-ea"])
+def test_java_17_and_newer_is_accepted(only: Path, version: str) -> None:
+    java(only, version)
+    setup.check_java()
+
+
+@pytest.mark.parametrize(("version", "found"), [("1.8.0_392", "8"), ("11.0.2", "11"), ("16", "16")])
+def test_an_old_java_is_one_line_and_exit_1(only: Path, version: str, found: str) -> None:
+    java(only, version)
+    assert run_setup() == (
+        1,
+        f"setup: found Java '{found}', expected 17 or newer: "
+        "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME\n",
+    )
+
+
+def test_no_java_is_one_line_and_exit_1(only: Path) -> None:
+    code, line = run_setup()
+    assert code == 1
+    assert line.startswith("setup: no Java found (java does not run): install a JDK 17")
+    assert line.count("\n") == 1
+
+
+def test_java_home_comes_before_the_path(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java(only, "11.0.2")
+    java(only / "home", "17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(only / "home"))
+    setup.check_java()
+
+
+def test_an_old_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "LEAST_PYTHON", (99, 0))
+    with pytest.raises(SetupError, match=r"found Python 3\.\d+\.\d+, expected .* make PYTHON="):
+        setup.check_python()
+
+
+def test_a_second_run_of_this_checkout_needs_neither_uv_nor_a_network(only: Path) -> None:
+    java(only, "17.0.15")
+    script(only / "bin/uv", "exit 9")
+    assert run_setup() == (0, "")
+
+
+class Checkout:
+    """An empty checkout with a `uv` that writes down how it was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.requirements = folder / "requirements.txt"
+        self.requirements.write_text("one==1")
+        self.calls_file = folder / "calls"
+        self.make_uv()
+
+    def make_uv(self, result: int = 0) -> None:
+        python = self.requirements.parent / ".venv/bin/python"
+        # The shell's own words only: PATH holds nothing but this.
+        script(
+            self.requirements.parent / "bin/uv",
+            f'echo "$*" >> {self.calls_file}\n[ "$1" != venv ] || {{ /bin/mkdir -p {python.parent}; : > {python}; }}\nexit {result}',
+        )
+
+    def calls(self) -> list[str]:
+        """The words `venv` or `pip sync` of the calls since the last time this was asked."""
+        lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+        self.calls_file.unlink(missing_ok=True)
+        return [line.split(" --")[0] for line in lines]
+
+
+@pytest.fixture
+def checkout(only: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    monkeypatch.setattr(setup, "ROOT", only)
+    monkeypatch.setattr(setup, "VENV", only / ".venv")
+    return Checkout(only)
+
+
+def test_packages_are_installed_once_for_each_lock(checkout: Checkout) -> None:
+    setup.install_python_packages()
+    assert checkout.calls() == ["venv", "pip sync"]
+    setup.install_python_packages()
+    assert checkout.calls() == []
+    checkout.requirements.write_text("one==2")
+    setup.install_python_packages()
+    assert checkout.calls() == ["pip sync"]
+
+
+def test_an_installation_that_failed_is_tried_again(checkout: Checkout) -> None:
+    setup.install_python_packages()
+    checkout.requirements.write_text("one==2")
+    checkout.make_uv(result=1)
+    with pytest.raises(SetupError, match="this failed"):
+        setup.install_python_packages()
+    checkout.make_uv()
+    checkout.calls()
+    setup.install_python_packages()
+    assert checkout.calls() == ["pip sync"]
+
+
+class Jars:
+    """A lock of one jar, the folder it fills, and a mirror in a folder that serves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lock = folder / "jars.lock"
+        self.folder = folder / "jars"
+        self.jar = self.folder / "tool-1.0.jar"
+        self.served = folder / "mirror/org.example/tool/1.0/tool-1.0.jar"
+        self.folder.mkdir()
+        self.served.parent.mkdir(parents=True)
+        self.served.write_bytes(GOOD)
+        self.lock.write_text(f"# a comment\n{hashlib.sha256(GOOD).hexdigest()}  org.example:tool:1.0\n")
+        self.settings = folder / "ivysettings.xml"
+        pattern = f"{folder}/mirror/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+        self.settings.write_text(
+            '<ivysettings><settings defaultResolver="mirror"/><resolvers><filesystem name="mirror">'
+            f'<artifact pattern="{pattern}"/></filesystem></resolvers></ivysettings>'
+        )
+
+    def fetch(self) -> None:
+        setup.fetch_jars(self.lock, self.folder)
+
+    def names(self) -> list[str]:
+        return sorted(file.name for file in self.folder.iterdir())
+
+
+@pytest.fixture
+def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jars:
+    made = Jars(tmp_path)
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setenv("LEDGER_IVY_SETTINGS", str(made.settings))
+    return made
+
+
+def test_a_lock_names_files_coordinates_and_sums(jars: Jars) -> None:
+    assert setup.read_lock(jars.lock) == {"tool-1.0.jar": ("org.example:tool:1.0", hashlib.sha256(GOOD).hexdigest())}
+
+
+@pytest.mark.parametrize("before", [None, OTHER], ids=["missing", "damaged"])
+def test_a_missing_or_damaged_jar_is_fetched_and_strays_go(jars: Jars, before: bytes | None) -> None:
+    if before is not None:
+        jars.jar.write_bytes(before)
+    (jars.folder / "tool-0.9.jar").write_bytes(GOOD)
+    jars.fetch()
+    assert jars.names() == ["tool-1.0.jar"]
+    assert jars.jar.read_bytes() == GOOD
+
+
+def test_a_jar_with_another_sum_is_refused(jars: Jars) -> None:
+    jars.served.write_bytes(OTHER)
+    with pytest.raises(SetupError) as raised:
+        jars.fetch()
+    good, other = (hashlib.sha256(content).hexdigest() for content in (GOOD, OTHER))
+    assert str(raised.value) == f"org.example:tool:1.0: found SHA-256 {other}, expected {good} (jars.lock)"
+    assert jars.names() == []
+
+
+def test_jars_that_agree_with_their_lock_need_no_java(jars: Jars, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars.jar.write_bytes(GOOD)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    jars.fetch()
+    assert jars.names() == ["tool-1.0.jar"]
+
+
+def run_setup() -> tuple[int, str]:
+    """Run this checkout's set-up in the environment of the test: exit code and all that it said."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "include/setup.py"], env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return done.returncode, done.stdout

@@ -1,0 +1,53 @@
+"""The one environment that all of Airflow runs in."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from include.stack import airflow
+from spark_jobs.settings import ROOT, read_settings
+
+URL = "postgresql://ledger:s3cret-word@127.0.0.1:15432/airflow"
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> dict[str, str]:
+    caller = {"LEDGER_HOME": str(tmp_path / "my home"), "LEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:19092", "PATH": "/usr/bin", "TZ": "Asia/Tokyo"}
+    foreign = {"PYTHONPATH": "/elsewhere", "SPARK_HOME": "/opt/spark", "AIRFLOW__CORE__DAGS_FOLDER": "/x", "LEDGER_STACK": "/x"}
+    return airflow.environment(read_settings(caller), URL, 18080, {**caller, **foreign})
+
+
+def test_no_secret_is_in_the_environment(wanted: dict[str, str], tmp_path: Path) -> None:
+    files = [file for file in (tmp_path / "my home/stack").rglob("*") if file.is_file()]
+    secrets = {file.read_text() for file in files}
+    assert len(secrets) >= 5
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+    assert not [name for name, value in wanted.items() if "s3cret-word" in value or value in secrets]
+
+
+def test_every_part_knows_the_real_port(wanted: dict[str, str]) -> None:
+    assert wanted["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:18080"
+    assert wanted["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
+    assert (wanted["AIRFLOW__API__HOST"], wanted["AIRFLOW__API__PORT"]) == ("127.0.0.1", "18080")
+
+
+def test_jobs_run_with_this_checkout_and_its_interpreter(wanted: dict[str, str]) -> None:
+    assert wanted["PYTHONPATH"] == str(ROOT)
+    assert wanted["PATH"] == f"{ROOT}/.venv/bin:/usr/bin"
+    assert wanted["PYSPARK_PYTHON"] == wanted["PYSPARK_DRIVER_PYTHON"] == f"{ROOT}/.venv/bin/python"
+    assert not {"SPARK_HOME", "LEDGER_STACK"} & set(wanted)
+    assert wanted["AIRFLOW__CORE__DAGS_FOLDER"] == f"{ROOT}/dags"
+    assert json.loads(wanted["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == wanted["LEDGER_SPARK_MASTER"]
+
+
+def test_settings_are_passed_on_as_they_took_effect(wanted: dict[str, str], tmp_path: Path) -> None:
+    again = read_settings(wanted)
+    assert again.home == tmp_path / "my home"
+    assert (again.warehouse, again.checkpoints) == (again.home / "warehouse", again.home / "checkpoints")
+    assert again.broker() == "127.0.0.1:19092"
+
+
+def test_the_password_file_holds_the_password_and_nothing_else(wanted: dict[str, str], tmp_path: Path) -> None:
+    users = json.loads(Path(wanted["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]).read_text())
+    assert users == {"admin": airflow.password_file(tmp_path / "my home").read_text()}
