@@ -17,7 +17,7 @@ One run is active at a time; another one waits.
 
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do.
 
-- `find_new_batches`: bronze or the list of releases cannot be read. Is LEDGER_WAREHOUSE right, is the disk there?
+- `find_new_batches`: a gate is closed on record: the line names it and its report. Or bronze or the list of releases cannot be read. Is LEDGER_WAREHOUSE right, is the disk there?
 - `silver`, `gold`: exit code 2: a setting is wrong; 3: a closed gate is on record; 5: another process held the tables for
   10 minutes. Mend that; the next run goes on where this one stood.
 - `bronze_gate`, `silver_gate`, `gold_gate`: closed; the line names the failed expectations and the report. Open the report,
@@ -37,7 +37,7 @@ from typing import Any
 from airflow.sdk import Param, dag, task
 
 from include.orchestration.assets import layer_assets
-from include.orchestration.defaults import DEFAULT_ARGS, START
+from include.orchestration.defaults import DEFAULT_ARGS
 from include.orchestration.gates import quality_gate
 from include.orchestration.jobs import job, spark_job
 from include.orchestration.progress import has_new_batches
@@ -48,7 +48,6 @@ GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gat
 @dag(
     dag_id="medallion",
     schedule="*/5 * * * *",
-    start_date=START,
     catchup=False,
     max_active_runs=1,
     default_args=DEFAULT_ARGS,

@@ -7,15 +7,16 @@ table, which the checkpoints read) and `data_docs` (the report of every run; sta
 import csv
 import fcntl
 import logging
-import os
-import shutil
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from expectations.profile import Profile
 from expectations.suites import Suite
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 
 PROJECT_FILE = Path(__file__).parent / "great_expectations.yml"
+_SOURCE, _BATCH = "profiles", "profile"
 _UNUSED = ("pyspark", "sqlalchemy")  # both optional for GX: profiles are pandas frames, and leaving them out saves a quarter of the start
 
 
@@ -36,71 +38,79 @@ def validate(
     """
     gx = _import_great_expectations()
     with _locked(folder):
+        for _, profile in measured:
+            _write_profile(folder, profile)
         context = _open_project(gx, folder)
-        definitions = [_define(gx, context, suite, _write_profile(folder, profile)) for suite, profile in measured]
+        definitions = [_define(gx, context, suite) for suite, _ in measured]
         checkpoint = context.checkpoints.add_or_update(
             gx.Checkpoint(
                 name=layer,
                 validation_definitions=definitions,
-                actions=[gx.checkpoint.UpdateDataDocsAction(name="data_docs")],
                 result_format="SUMMARY",
             )
         )
         outcome = checkpoint.run(run_id=gx.RunIdentifier(run_name=run_id, run_time=now))
-        return {
-            result.suite_name: (result, context.get_docs_sites_urls(resource_identifier=key)[0]["site_url"])
-            for key, result in outcome.run_results.items()
-        }
+        pages = [page for key in outcome.run_results for page in (key, key.expectation_suite_identifier)]
+        context.build_data_docs(resource_identifiers=pages)  # GX's own action would build the index anew for every table
+        return {result.suite_name: (result, _page(context, key)) for key, result in outcome.run_results.items()}
 
 
-def index_page(folder: Path) -> str:
-    """The address of the page that lists all runs."""
-    return (folder / "data_docs" / "index.html").as_uri()
+def index_page(folder: Path) -> str | None:
+    """The address of the page that lists all runs; None before the first one."""
+    page = folder / "data_docs" / "index.html"
+    return page.as_uri() if page.exists() else None
 
 
-def _define(gx: ModuleType, context: Any, suite: Suite, profile: Path) -> Any:
-    stored = context.suites.add_or_update(gx.ExpectationSuite(name=suite.table, expectations=[*map(_with_notes, suite.expectations)]))
-    asset = context.data_sources.get("profiles").add_csv_asset(suite.table, filepath_or_buffer=profile)
-    batch = asset.add_batch_definition("profile")
+def _page(context: Any, key: Any) -> str:
+    url: str = context.get_docs_sites_urls(resource_identifier=key)[0]["site_url"]
+    return url.replace("/gx/../", "/")
+
+
+def _define(gx: ModuleType, context: Any, suite: Suite) -> Any:
+    stored = context.suites.add_or_update(gx.ExpectationSuite(name=suite.table, expectations=list(suite.expectations)))
+    batch = context.data_sources.get(_SOURCE).get_asset(suite.table).get_batch_definition(_BATCH)
     return context.validation_definitions.add_or_update(gx.ValidationDefinition(name=suite.table, data=batch, suite=stored))
 
 
-def _with_notes(expectation: dict[str, Any]) -> dict[str, Any]:
-    """The expectation with its SQL as a note, which Data Docs show."""
-    meta = expectation.get("meta") or {}
-    text = meta.get("sql") or meta.get("query") or ()
-    lines = [text] if isinstance(text, str) else list(text)
-    return expectation | {"meta": meta | {"notes": {"format": "string", "content": lines}}}
-
-
-def _write_profile(folder: Path, profile: Profile) -> Path:
+def _write_profile(folder: Path, profile: Profile) -> None:
     """One row of measures. A measure without value has no column, and an expectation of a missing column fails."""
     file = folder / "profiles" / f"{profile.table}.csv"
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "w", newline="") as text:
         csv.writer(text).writerows((("measures", *profile.values), (len(profile.values), *profile.values.values())))
-    return file
 
 
 def _open_project(gx: ModuleType, folder: Path) -> Any:
+    """The project, its file written anew. Adding assets through GX would write the file again for each of them."""
+    assets = {
+        file.stem: {
+            "type": "csv",
+            "id": _id(file.stem),
+            "filepath_or_buffer": str(file),
+            "batch_definitions": {_BATCH: {"id": _id(f"{file.stem} {_BATCH}"), "partitioner": None}},
+        }
+        for file in sorted((folder / "profiles").glob("*.csv"))
+    }
+    sources = {"fluent_datasources": {_SOURCE: {"type": "pandas", "id": _id(_SOURCE), "assets": assets}}}
     project = folder / "gx"
     project.mkdir(exist_ok=True)
-    shutil.copyfile(PROJECT_FILE, project / "great_expectations.yml")  # anew: it also forgets the assets of other runs
-    context = gx.get_context(mode="file", context_root_dir=project)
-    context.data_sources.add_or_update_pandas("profiles")
-    return context
+    (project / PROJECT_FILE.name).write_text(PROJECT_FILE.read_text() + yaml.safe_dump(sources))
+    return gx.get_context(mode="file", context_root_dir=project)
+
+
+def _id(name: str) -> str:
+    """The same for the same name, so that what GX stored in earlier runs still refers to it."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"expectations/{name}"))
 
 
 def _import_great_expectations() -> ModuleType:
     """GX, imported when it is needed (5 to 8 s) and without what gates do not use."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before the import: no gate calls out
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     hidden = [name for name in _UNUSED if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: an import of it fails at once
+    blocked: dict[str, Any] = dict.fromkeys(hidden)  # None in sys.modules: an import fails at once
+    sys.modules.update(blocked)
     try:
         import great_expectations as gx
-        import great_expectations.checkpoint
-        from great_expectations.core import RunIdentifier
     finally:
         for name in hidden:
             del sys.modules[name]

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from string import Template
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from expectations.suites import Measure, Suite
 log = logging.getLogger(__name__)
 
 Query = Callable[[str], pa.Table]
+_SCAN = Template("select $columns from written")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def _merge(taken: tuple[dict[str, int], dict[str, str]], values: dict[str, int],
 
 def _select(measures: Sequence[Measure]) -> str:
     columns = ", ".join(f'({measure.sql}) as "{measure.name}"' for measure in measures)
-    return " ".join(("select", columns, "from written"))
+    return _SCAN.substitute(columns=columns)
 
 
 def _take(measures: Sequence[Measure], query: Query, sql: str) -> tuple[dict[str, int], dict[str, str]]:

@@ -37,6 +37,7 @@ def main() -> int:
             install_python_packages()
             for group, lock_file in LOCKS.items():
                 fetch_jars(lock_file, JARS / group)
+            archive_classes()
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
@@ -53,8 +54,7 @@ def check_python() -> None:
 def check_java() -> None:
     """Refuse a missing or too old Java, in one line that says what to install."""
     advice = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else "java"
+    java = java_command()
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
@@ -71,6 +71,7 @@ def install_python_packages() -> None:
     stamp = VENV / ".requirements.sha256"
     if stamp.exists() and stamp.read_text() == wanted and (VENV / "bin/python").exists():
         return
+    stamp.unlink(missing_ok=True)  # a sync that fails halfway must not look done
     uv = find_uv()
     if not (VENV / "bin/python").exists():
         run([*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(VENV)])
@@ -113,6 +114,32 @@ def fetch_jars(lock_file: Path, folder: Path) -> None:
             os.replace(Path(scratch) / name, folder / name)
 
 
+def archive_classes() -> None:
+    """Make the archive of loaded classes that halves the start of a job, once for each set of jars and Java.
+
+    A convenience: where it cannot be made, jobs start without it and a line says so.
+    """
+    archive, stamp = JARS / "spark-classes.jsa", JARS / "spark-classes.stamp"
+    java = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
+    made_of = [java.encode(), *(lock.read_bytes() for lock in LOCKS.values()), (ROOT / "requirements.txt").read_bytes(), str(VENV).encode()]
+    wanted = hashlib.sha256(b"".join(made_of)).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print("setup: archiving Spark's classes for quicker starts (once, about a minute)", flush=True)
+    archive.unlink(missing_ok=True)
+    try:
+        run([str(VENV / "bin/python"), "-m", "include.spark.class_archive", str(archive)])
+    except SetupError as error:
+        print(f"setup: no class archive, jobs will start more slowly: {error}", file=sys.stderr)
+    stamp.write_text(wanted)
+
+
+def java_command() -> str:
+    """The java that JAVA_HOME names, or the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
 def read_lock(lock_file: Path) -> dict[str, tuple[str, str]]:
     """Jar file name -> (group:artifact:version, SHA-256), from lines `sha256  group:artifact:version`."""
     entries = {}
@@ -130,13 +157,15 @@ def resolve(folder: Path, coordinates: list[str]) -> None:
         f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="false"/>'
         for group, artifact, version in (coordinate.split(":") for coordinate in coordinates)
     )
-    module = f'<ivy-module version="2.0"><info organisation="ledger" module="jars"/><dependencies>{dependencies}</dependencies></ivy-module>'
+    module = (
+        f'<ivy-module version="2.0"><info organisation="ledger" module="jars"/><dependencies>{dependencies}</dependencies></ivy-module>'
+    )
     (folder / "ivy.xml").write_text(module)
     spark_jars = next(VENV.glob("lib/python*/site-packages/pyspark/jars"))
     settings = os.environ.get("LEDGER_IVY_SETTINGS")
     run(
         [
-            f"{os.environ['JAVA_HOME']}/bin/java" if os.environ.get("JAVA_HOME") else "java",
+            java_command(),
             *("-cp", f"{spark_jars}/*", "org.apache.ivy.Main", "-warn", "-ivy", str(folder / "ivy.xml")),
             *(("-settings", settings) if settings else ()),
             *("-cache", str(folder / "cache"), "-types", "jar", "bundle"),
@@ -152,7 +181,7 @@ def sha256(file: Path) -> str | None:
 
 def run(command: Sequence[str]) -> None:
     """Run a command; raises SetupError, after the command's output, when it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     if done.returncode != 0:
         print(done.stdout, file=sys.stderr)
         raise SetupError(f"this failed, its output is above (is there a network?): {' '.join(command)}")

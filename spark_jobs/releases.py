@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, LAYERS, QUALITY_RESULTS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+from spark_jobs.written import newest_verdicts
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,6 @@ def has_unreleased_batches(settings: Settings) -> bool:
     return any((_bronze_head(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
 
 
-def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The newest row of control.quality_results of each table."""
-    rows = sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"])
-    return {row["table"]: row for row in rows}
-
-
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
     names = [table.name for layer in LAYERS.values() for table in layer]
     if missing := [name for name in names if name not in verdicts]:
@@ -93,7 +88,7 @@ def _bronze_head(settings: Settings, table: Table) -> int | None:
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return None
-    return DeltaTable(path, without_files=True).transaction_version("bronze")
+    return DeltaTable(path).transaction_version("bronze")
 
 
 def _bronze_batches(verdicts: dict[str, dict[str, Any]]) -> str:

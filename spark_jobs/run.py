@@ -88,7 +88,9 @@ def run_release(settings: Settings, options: argparse.Namespace) -> None:
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line; an unusable one ends the process with exit code 2 and one line."""
     parser = argparse.ArgumentParser(prog="python -m spark_jobs.run", description=__doc__.splitlines()[0])
-    parser.add_argument("--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables")
+    parser.add_argument(
+        "--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables"
+    )
     jobs = parser.add_subparsers(dest="name", required=True, metavar="job")
 
     bronze = jobs.add_parser("bronze", help=run_bronze.__doc__)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 JARS = ROOT / ".jars" / "spark"
 LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
+CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
 def submit_conf(settings: Settings, memory: str = "1g") -> dict[str, str]:
@@ -23,7 +24,7 @@ def submit_conf(settings: Settings, memory: str = "1g") -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS} -XX:+ExitOnOutOfMemoryError",
+        "spark.driver.extraJavaOptions": " ".join(_java_options()),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -39,6 +40,23 @@ def submit_conf(settings: Settings, memory: str = "1g") -> dict[str, str]:
     if settings.spark_master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return conf
+
+
+def _java_options() -> list[str]:
+    """How the driver's JVM runs. On two cores a job of a minute spends most of it loading and compiling classes.
+
+    So classes come from the archive that set-up makes (where it is missing or does not fit, the JVM does without), and are
+    compiled once, by the quick compiler. Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
+    """
+    archive = [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return [
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:ReservedCodeCacheSize=256m",
+        *(archive if CLASS_ARCHIVE.exists() else ()),
+    ]
 
 
 def start_session(settings: Settings, name: str) -> "SparkSession":

@@ -23,7 +23,7 @@ _TXN = "spark.databricks.delta.write.txn"
 
 def applied(settings: Settings, table: Table, application: str) -> int | None:
     """How far an application has brought a table; None when it has written nothing yet."""
-    return DeltaLog(str(table.path(settings)), without_files=True).transaction_version(application)
+    return DeltaLog(str(table.path(settings))).transaction_version(application)
 
 
 def append_batches(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:

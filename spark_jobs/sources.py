@@ -1,8 +1,11 @@
 """Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
 
+import re
+from collections.abc import Iterable
+
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
@@ -31,18 +34,20 @@ def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_
     return reader.option("startingVersion", after_version + 1).load(str(table.path(settings)))
 
 
-def run_available_now(writer: DataStreamWriter) -> None:
-    """Run a query over all that its source has now; raises LedgerError with the first line of what stopped it."""
-    query = writer.trigger(availableNow=True).start()
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        raise LedgerError(f"{query.name} stopped: {first_line(error)}") from error
+def wait_for(queries: Iterable[StreamingQuery]) -> None:
+    """Wait until every availableNow query is done; then raises LedgerError with the first line of what stopped one."""
+    failures = []
+    for query in queries:
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            failures.append(f"{query.name} stopped: {first_line(error)}")
+    if failures:
+        raise LedgerError("; ".join(failures))
 
 
 def first_line(error: BaseException) -> str:
     """What an error says in one line, without its stack; of a Python error inside a batch, that error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]]
-    if not lines:
-        return type(error).__name__
-    return lines[-1] if any(line.endswith("Traceback (most recent call last):") for line in lines) else lines[0]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
+    return (of_python[-1:] or lines[:1] or [type(error).__name__])[0]

@@ -74,9 +74,7 @@ BRONZE_ACCOUNTS = _bronze("accounts")
 
 _TRANSACTION = """transaction_id string, account_id string, customer_id string, event_at timestamp, event_on date, type string,
     operation string, amount decimal(18,2), balance decimal(18,2)"""
-SILVER_TRANSACTIONS = Table(
-    "silver.transactions", f"{_TRANSACTION}, {_COORDINATES}", keys=("transaction_id",), properties=_CHANGE_FEED
-)
+SILVER_TRANSACTIONS = Table("silver.transactions", f"{_TRANSACTION}, {_COORDINATES}", keys=("transaction_id",), properties=_CHANGE_FEED)
 TRANSACTIONS_DUPLICATES = Table(
     "silver.transactions_duplicates",
     f"transaction_id string, is_conflicting boolean, first_topic string, first_partition int, first_offset bigint, {_COORDINATES}",
@@ -192,9 +190,7 @@ def _parse_columns(ddl: str) -> list[tuple[str, str, bool]]:
 
 
 def _struct(ddl: str) -> dict[str, Any]:
-    fields = [
-        {"name": name, "type": _type(kind), "nullable": nullable, "metadata": {}} for name, kind, nullable in _parse_columns(ddl)
-    ]
+    fields = [{"name": name, "type": _type(kind), "nullable": nullable, "metadata": {}} for name, kind, nullable in _parse_columns(ddl)]
     return {"type": "struct", "fields": fields}
 
 

@@ -49,7 +49,9 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
         checkpoint = _read(current)
         if checkpoint.folder.exists():
             return checkpoint
-        log.warning("%s: the checkpoint %s is gone; a new one is made, and records that bronze has are left out", table.name, checkpoint.folder)
+        log.warning(
+            "%s: the checkpoint %s is gone; a new one is made, and records that bronze has are left out", table.name, checkpoint.folder
+        )
     known = known_offsets(settings, table)
     checkpoint = Checkpoint(
         folder=root / uuid.uuid4().hex[:12],

@@ -12,9 +12,7 @@ def enrich(transactions: DataFrame, customers: DataFrame) -> DataFrame:
     A version holds from valid_from, included, to valid_to, excluded. customer_status is `matched`, `unknown` (no version at
     that time) or `deleted`; the other customer columns are null unless it is matched. Every transaction comes out once.
     """
-    c = customers.select(
-        F.col("customer_id").alias("_customer_id"), "full_name", "city", "state", "valid_from", "valid_to", "is_deleted"
-    )
+    c = customers.select(F.col("customer_id").alias("_customer_id"), "full_name", "city", "state", "valid_from", "valid_to", "is_deleted")
     is_same = F.col("customer_id") == F.col("_customer_id")
     is_valid_then = (F.col("event_at") >= F.col("valid_from")) & (F.col("valid_to").isNull() | (F.col("event_at") < F.col("valid_to")))
     status = F.when(F.col("_customer_id").isNull(), "unknown").when(F.col("is_deleted"), "deleted").otherwise("matched")

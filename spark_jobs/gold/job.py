@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deltalake import DeltaTable
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -45,18 +44,24 @@ def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
     """Bring every gold table up to silver, which stands still while this runs, and record how far in control.batches."""
     follow_customers(spark, settings)
     follow_transactions(spark, settings)
-    _record(spark, settings, run_id)
+    _record(settings, run_id)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
     """Add what silver.transactions gained to the sums, and enrich it."""
 
     def take(changes: DataFrame, last: int) -> None:
-        rows = _inserted(changes).persist(StorageLevel.MEMORY_AND_DISK)
+        rows = _inserted(changes).localCheckpoint()
         for each in SUMS:
             fresh = _not_applied(rows, settings, each.table, APPLICATION)
             sinks.merge_rows(
-                each.contribution(fresh), settings, each.table, application=APPLICATION, upto=last, on=each.table.keys, matched=each.addition
+                each.contribution(fresh),
+                settings,
+                each.table,
+                application=APPLICATION,
+                upto=last,
+                on=each.table.keys,
+                matched=each.addition,
             )
         enriched = _not_applied(rows, settings, tables.ENRICHED_TRANSACTIONS, APPLICATION)
         customers = sources.read_table(rows.sparkSession, settings, tables.SILVER_CUSTOMERS)
@@ -68,17 +73,18 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
             upto=last,
             on=tables.ENRICHED_TRANSACTIONS.keys,
         )
-        rows.unpersist()
 
     targets = (*(each.table for each in SUMS), tables.ENRICHED_TRANSACTIONS)
     _follow(spark, settings, tables.SILVER_TRANSACTIONS, targets, APPLICATION, take)
 
 
 def follow_customers(spark: SparkSession, settings: Settings) -> None:
-    """Amend the enriched rows of customers whose history changed."""
+    """Amend the enriched rows, if there are any yet, of customers whose history changed."""
     application = f"{APPLICATION} customers"
 
     def take(changes: DataFrame, last: int) -> None:
+        if sinks.applied(settings, tables.ENRICHED_TRANSACTIONS, APPLICATION) is None:
+            return
         spark = changes.sparkSession
         touched = changes.select("customer_id").distinct()
         present = sources.read_table(spark, settings, tables.ENRICHED_TRANSACTIONS).join(touched, on="customer_id", how="left_semi")
@@ -111,7 +117,7 @@ def _follow(
 ) -> None:
     """Run `take(changes, last version)` on what a silver table gained since the target that is furthest behind."""
     done = min(sinks.applied(settings, table, application) or 0 for table in targets)
-    head = DeltaTable(str(source.path(settings)), without_files=True).version()
+    head = DeltaTable(str(source.path(settings))).version()
     if done >= head:
         log.info("%s: nothing new for gold since version %d", source.name, done)
         return
@@ -124,7 +130,8 @@ def _follow(
 
     changes = sources.stream_changes(spark, settings, source, after_version=done)
     query = changes.writeStream.queryName(f"gold of {source.name}").foreachBatch(process)
-    sources.run_available_now(query.option("checkpointLocation", str(settings.checkpoints / "gold" / source.name)))
+    checkpoint = settings.checkpoints / "gold" / source.name
+    sources.wait_for([query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()])
 
 
 def _inserted(changes: DataFrame) -> DataFrame:
@@ -141,10 +148,10 @@ def _not_applied(rows: DataFrame, settings: Settings, table: Table, application:
     return rows.where(F.col("_commit_version") > (sinks.applied(settings, table, application) or 0))
 
 
-def _record(spark: SparkSession, settings: Settings, run_id: str) -> None:
-    """One row a gold table in control.batches: the bronze batches that it now answers for."""
-    last = control.last_batch(settings, "silver", tables.SILVER_TRANSACTIONS.name)
-    silver = sources.read_table(spark, settings, tables.SILVER_TRANSACTIONS)
+def _record(settings: Settings, run_id: str) -> None:
+    """One row a gold table in control.batches: the bronze batches that it now answers for, silver's rows of them, its own rows."""
+    silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
+    last = max((row["last_batch"] for row in silver), default=0)
     for table in tables.GOLD:
         done = control.last_batch(settings, APPLICATION, table.name)
         if done >= last:
@@ -155,8 +162,8 @@ def _record(spark: SparkSession, settings: Settings, run_id: str) -> None:
             "table": table.name,
             "first_batch": done + 1,
             "last_batch": last,
-            "input": silver.where(F.col("_batch").between(done + 1, last)).count(),
-            "output": sources.read_table(spark, settings, table).count(),
+            "input": sum(row["output"] for row in silver if row["first_batch"] > done),
+            "output": DeltaTable(str(table.path(settings))).count(),
             "finished_at": datetime.now(UTC),
         }
         control.append(settings, tables.BATCHES, [row], once=(f"{APPLICATION}/{table.name}", last))

@@ -1,0 +1,114 @@
+"""A gate: judges profiles by their suites. Open only on a clear yes; whatever cannot be measured or judged closes it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expectations.context import validate
+from expectations.profile import Profile, Query, measure_table
+from expectations.suites import FOLDER, Suite, SuiteError, read_suite
+
+if TYPE_CHECKING:
+    from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
+
+log = logging.getLogger(__name__)
+
+CRITICAL = "critical"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An expectation that was not met: what was found and what was expected, for people."""
+
+    table: str
+    expectation: str
+    severity: str
+    found: str
+    expected: str
+    description: str = ""
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether it closes the gate."""
+        return self.severity == CRITICAL
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.table} {self.expectation} ({self.severity}): found {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a gate says of one table; `report` is the address of its page, None when there is none."""
+
+    table: str
+    evaluated: int
+    failures: tuple[Failure, ...]
+    report: str | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether at least one expectation was judged and no critical one failed."""
+        return self.evaluated > 0 and not any(failure.is_critical for failure in self.failures)
+
+
+def judge(folder: Path, layer: str, queries: Mapping[str, Query], run_id: str, now: datetime, suites: Path = FOLDER) -> list[Judgement]:
+    """Judge each table of `queries`, which answer SQL about it. Reports are written under `folder`.
+
+    Raises nothing for bad data, bad suites or a failure of Great Expectations: they are judgements that do not pass.
+    """
+    measured: list[tuple[Suite, Profile]] = []
+    judgements: list[Judgement] = []
+    for table, query in queries.items():
+        try:
+            suite = read_suite(table, suites)
+            measured.append((suite, measure_table(suite, query)))
+        except SuiteError as error:
+            judgements.append(_refusal(table, "suite", error))
+    return sorted(judgements + judge_profiles(folder, layer, measured, run_id, now), key=lambda judgement: judgement.table)
+
+
+def judge_profiles(folder: Path, layer: str, measured: Sequence[tuple[Suite, Profile]], run_id: str, now: datetime) -> list[Judgement]:
+    """Judge measured tables in one run of Great Expectations."""
+    if not measured:
+        return []
+    try:
+        results = validate(folder, layer, measured, run_id, now)
+        return [_judgement(suite, profile, *results[suite.table]) for suite, profile in measured]
+    except Exception as error:  # in doubt the gate is closed, and says why
+        log.exception("Great Expectations failed")
+        return [_refusal(suite.table, "great_expectations", error) for suite, _ in measured]
+
+
+def _judgement(suite: Suite, profile: Profile, result: "ExpectationSuiteValidationResult", report: str) -> Judgement:
+    failures = [_failure(profile, each) for each in result.results if each.success is not True]
+    if len(result.results) != len(suite.expectations):  # GX logs an expectation that it cannot use, and goes on without it
+        found, expected = (f"{count} results" for count in (len(result.results), len(suite.expectations)))
+        failures.append(Failure(suite.table, "suite", CRITICAL, found, expected))
+    order = [expectation["kwargs"]["column"] for expectation in suite.expectations]
+    failures.sort(key=lambda failure: (not failure.is_critical, order.index(failure.expectation) if failure.expectation in order else -1))
+    return Judgement(suite.table, len(result.results), tuple(failures), report)
+
+
+def _failure(profile: Profile, result: Any) -> Failure:
+    config = result.expectation_config
+    name = str(config.kwargs["column"])
+    found = profile.values.get(name, profile.errors.get(name, "no value"))
+    severity = str(getattr(config.severity, "value", config.severity or CRITICAL))
+    if name not in profile.values:
+        severity = CRITICAL  # nobody knows how bad it is
+    return Failure(profile.table, name, severity, " ".join(str(found).split()), _bounds(config.kwargs), config.description or "")
+
+
+def _bounds(kwargs: Mapping[str, Any]) -> str:
+    least, most = (kwargs.get(name) for name in ("min_value", "max_value"))
+    limits = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
+    return " and ".join(filter(None, limits)) or ", ".join(f"{name} {value}" for name, value in kwargs.items() if name != "column")
+
+
+def _refusal(table: str, name: str, error: Exception) -> Judgement:
+    found = " ".join(f"{type(error).__name__}: {error}".split())
+    return Judgement(table, 0, (Failure(table, name, CRITICAL, found, "no error"),), None)

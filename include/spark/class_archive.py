@@ -1,0 +1,54 @@
+"""`python -m include.spark.class_archive FILE`: archive the classes that a job loads, so that later JVMs need not load them anew.
+
+Runs silver over a few generated rows, in a home of its own that is gone afterwards. No broker is needed.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from include.producer import Disturbances, generated_sources, plan_messages
+from spark_jobs.settings import ROOT, Settings, read_settings
+from spark_jobs.tables import BRONZE, Table, ensure_tables
+
+ROWS = 500
+
+
+def main() -> int:
+    """Make the archive at the path that the first argument names; returns the exit code of the job that it ran."""
+    archive = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as home:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")} | {"LEDGER_HOME": home}
+        settings = read_settings(environment)
+        for table in BRONZE:
+            _fill(settings, table)
+        command = [sys.executable, "-m", "spark_jobs.run", "silver"]
+        environment["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={archive}"
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        print(done.stderr, file=sys.stderr)
+    return done.returncode
+
+
+def _fill(settings: Settings, table: Table) -> None:
+    ensure_tables(settings, [table])
+    topic, now = table.name.split(".")[1], datetime.now(UTC)
+    plan = plan_messages(generated_sources(ROWS, seed=0), Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0))
+    messages = [message for message in plan if message.topic == topic]
+    rows = [
+        {"key": message.key, "value": message.value, "_topic": topic, "_partition": 0, "_offset": offset}
+        | {"_timestamp": now, "_batch": 1, "_ingested_at": now, "_ingested_on": now.date()}
+        for offset, message in enumerate(messages)
+    ]
+    schema = pa.schema(table.delta_schema().to_arrow())
+    write_deltalake(str(table.path(settings)), pa.Table.from_pylist(rows, schema=schema), mode="append")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

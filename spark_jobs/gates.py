@@ -1,0 +1,149 @@
+"""The job behind `run gate LAYER`: judges what a layer's job wrote, records the verdicts, raises when the gate is closed.
+
+Starts no JVM: Delta is read by delta-rs, and Great Expectations judges what SQL measured.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from expectations.context import index_page
+from expectations.gate import Failure, Judgement, judge
+from spark_jobs import control, leases
+from spark_jobs.errors import GateClosed
+from spark_jobs.settings import Settings
+from spark_jobs.tables import LAYERS, QUALITY_RESULTS
+from spark_jobs.written import Written, find_written, newest_verdicts, open_query
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, layer: str, run_id: str, verdict_file: Path | None = None, now: datetime | None = None) -> None:
+    """Judge what the layer's job wrote since the last judgement that passed; what was not written since is not judged again.
+
+    Writes Data Docs under `settings.quality`, one row a table to control.quality_results, and the verdict as JSON for callers.
+    Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be judged.
+    """
+    # Bronze never stops to be written, but the version that holds the batches in question does not change.
+    held = nullcontext() if layer == "bronze" else leases.hold(settings, LAYERS[layer], owner=f"gate {layer}")
+    with held:
+        to_judge, standing = find_written(settings, layer)
+    now = now or datetime.now(UTC)
+    judged = [written for written in to_judge if written.last_batch > 0]
+    versions = {written.table.name: written.version for written in to_judge}
+    queries = {written.table.name: open_query(settings, written, versions) for written in judged}
+    judgements = judge(settings.quality, layer, queries, run_id, now) if judged else []
+    rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in to_judge]
+    if rows:
+        control.append(settings, QUALITY_RESULTS, rows)
+    for row in (*rows, *standing):
+        log.info("%s", _line(row, is_standing=row in standing))
+    for failure in _failures(judgements):
+        log.warning("%s: %s", failure, failure.description)
+    verdict = _verdict(settings, layer, judgements, rows, standing)
+    if verdict_file:
+        _write(verdict_file, verdict)
+    log.info("gate %s: %s; report: %s", layer, verdict["verdict"], verdict["report"])
+    if verdict["verdict"] == "closed":
+        raise GateClosed(_closed_message(layer, _failures(judgements), verdict["report"]))
+
+
+def refuse_if_closed(settings: Settings, *layers: str) -> None:
+    """Raise GateClosed when the newest verdict of a table of these layers is a closed one; no verdict is no objection."""
+    closed = [row for row in newest_verdicts(settings).values() if row["layer"] in layers and not row["success"]]
+    if closed:
+        names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
+        gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
+        raise GateClosed(
+            f"{gates} closed on record: found {names}, expected a passed verdict: "
+            f"mend the cause and run the gate again; report: {closed[0]['report']}"
+        )
+
+
+def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None:
+    return next((judgement for judgement in judgements if judgement.table == written.table.name), None)
+
+
+def _result(layer: str, run_id: str, now: datetime, written: Written, judgement: Judgement | None) -> dict[str, Any]:
+    """A row of control.quality_results. A table whose source never had a batch is empty: it passes, with nothing evaluated."""
+    failures = judgement.failures if judgement else ()
+    return {
+        "run_id": run_id,
+        "layer": layer,
+        "table": written.table.name,
+        "version": written.version,
+        "suite": written.table.name,
+        "success": judgement.passed if judgement else written.last_batch == 0,
+        "evaluated": judgement.evaluated if judgement else 0,
+        "failed": len(failures),
+        "failed_expectations": [each.expectation if each.is_critical else f"{each.expectation} ({each.severity})" for each in failures],
+        "report": judgement.report if judgement else None,
+        "_first_batch": written.first_batch if written.last_batch else 0,
+        "_last_batch": written.last_batch,
+        "_judged_at": now,
+    }
+
+
+def _failures(judgements: Sequence[Judgement]) -> list[Failure]:
+    return [failure for judgement in judgements for failure in judgement.failures]
+
+
+def _line(row: dict[str, Any], *, is_standing: bool) -> str:
+    """One line of the log about one table."""
+    where = f"{row['table']} version {row['version']}"
+    if row["_last_batch"] == 0:
+        return f"{where}: no batch yet, nothing to judge"
+    said = "passed" if row["success"] else "closed"
+    if is_standing:
+        return f"{where}: nothing new, {said} up to batch {row['_last_batch']} stands"
+    failed = f", failed: {', '.join(row['failed_expectations'])}" if row["failed"] else ""
+    return f"{where}, batches {row['_first_batch']} to {row['_last_batch']}: {said}, {row['evaluated']} expectations{failed}"
+
+
+def _verdict(
+    settings: Settings, layer: str, judgements: Sequence[Judgement], rows: Sequence[dict[str, Any]], standing: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    failures = _failures(judgements)
+    is_closed = not all(row["success"] for row in rows)
+    first_closed = next((row["report"] for row in rows if not row["success"] and row["report"]), None)
+    return {
+        "verdict": "closed" if is_closed else "passed" if judgements else "skipped",
+        "layer": layer,
+        "failed": [
+            {"table": each.table, "expectation": each.expectation, "found": each.found, "expected": each.expected}
+            for each in failures
+            if each.is_critical
+        ],
+        "warnings": [str(each) for each in failures if not each.is_critical],
+        "report": first_closed or index_page(settings.quality),
+        "tables": {
+            row["table"]: {
+                "verdict": "passed" if row["success"] else "closed",
+                "judged": row in rows,
+                "version": row["version"],
+                "first_batch": row["_first_batch"],
+                "last_batch": row["_last_batch"],
+                "report": row["report"],
+            }
+            for row in (*rows, *standing)
+        },
+    }
+
+
+def _closed_message(layer: str, failures: Sequence[Failure], report: str | None) -> str:
+    critical = [failure for failure in failures if failure.is_critical]
+    found = "; ".join(f"{each.table} {each.expectation}: found {each.found}, expected {each.expected}" for each in critical)
+    return f"gate {layer} is closed: {found}; report: {report}"
+
+
+def _write(file: Path, verdict: dict[str, Any]) -> None:
+    """All of it or nothing: a reader never sees half a verdict."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.part")
+    draft.write_text(json.dumps(verdict, indent=2) + "\n")
+    os.replace(draft, file)

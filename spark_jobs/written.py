@@ -1,0 +1,211 @@
+"""What a layer's job wrote and no gate has passed yet: its batches, the versions that hold them, and SQL over exactly those rows.
+
+Reads Delta without Spark. Tables that one job writes together from one bronze table (all of gold; silver.transactions with its
+duplicates, late rows and quarantine) are judged together, over the same batches.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from spark_jobs import control
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import BATCHES, LAYERS, QUALITY_RESULTS, Table
+
+_BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
+_HISTORY_STEP = 200
+_VIEW = Template("create view $name as select * from $raw where $condition")
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows to judge: those of bronze batches first..last in one table at a version. last_batch 0: the job never had a batch."""
+
+    table: Table
+    version: int
+    first_batch: int
+    last_batch: int
+
+
+def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[dict[str, Any]]]:
+    """What is to be judged now, and the rows of control.quality_results that stand because nothing was written since.
+
+    Call it while no job writes the layer (bronze excepted: its older versions do not change).
+    Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
+    """
+    _check_exists(settings, layer)
+    judged = newest_verdicts(settings)
+    to_judge: list[Written] = []
+    standing: list[dict[str, Any]] = []
+    for source in dict.fromkeys(map(source_of, LAYERS[layer])):
+        tables = [table for table in LAYERS[layer] if source_of(table) == source]
+        last = _last_batch(settings, layer, tables)
+        versions = {table: _version(settings, table, last) for table in tables}
+        verdicts = [judged[table.name] for table in tables if table.name in judged]
+        if len(verdicts) == len(tables) and all(_stands(row, layer, last, versions) for row in verdicts):
+            standing.extend(verdicts)
+            continue
+        if layer != "bronze":
+            _check_complete(settings, versions, last)
+        first = min(_last_passed(settings, table.name) for table in tables) + 1
+        first = first if first <= last else 1  # changed, but not by new batches: all of it
+        to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
+    return to_judge, standing
+
+
+def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The newest row of control.quality_results of each table."""
+    rows: list[dict[str, Any]] = control.read(settings, QUALITY_RESULTS).to_pylist()
+    return {row["table"]: row for row in sorted(rows, key=lambda row: row["_judged_at"])}
+
+
+def open_query(settings: Settings, written: Written, versions: dict[str, int]) -> Callable[[str], pa.Table]:
+    """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
+
+    `versions` are those of the tables of the judged layer, by name; tables of the layer below are read as they are now.
+    """
+    builder = QueryBuilder()
+    layers = _BELOW[written.table.layer]
+    tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
+    ready: set[str] = set()
+
+    def add_view(name: str, raw: str, condition: str) -> None:
+        builder.execute(_VIEW.substitute(name=name, raw=raw, condition=condition))
+
+    def prepare(name: str) -> None:
+        """Register a table when the first query names it: opening one costs more than counting its rows."""
+        if name in ready:
+            return
+        table = tables[name]
+        builder.register(f"raw_{name}", DeltaTable(str(table.path(settings)), version=versions.get(table.name)))
+        follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
+        upto, within = "true", "true"
+        if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
+            upto = f"_batch <= {written.last_batch} or _batch is null"
+            within = f"_batch between {written.first_batch} and {written.last_batch} or _batch is null"
+        add_view(name, f"raw_{name}", upto)
+        add_view(f"written_{name}", f"raw_{name}", within)
+        ready.add(name)
+
+    own = written.table.name.replace(".", "_")
+    builder.execute(f"create view judged as select {written.first_batch} as first_batch, {written.last_batch} as last_batch")
+
+    def query(sql: str) -> pa.Table:
+        words = set(re.findall(r"\w+", sql))
+        for name in tables:
+            if {name, f"written_{name}"} & words or (name == own and "written" in words):
+                prepare(name)
+        if "written" in words and "written" not in ready:
+            add_view("written", f"written_{own}", "true")
+            ready.add("written")
+        if "control_batches" in words and "control_batches" not in ready:
+            builder.register("control_batches", DeltaTable(str(BATCHES.path(settings))))
+            ready.add("control_batches")
+        return pa.table(builder.execute(sql).read_all())
+
+    return query
+
+
+def source_of(table: Table) -> str:
+    """The bronze table whose batches a table follows: `transactions` for all of gold."""
+    layer, name = table.name.split(".")
+    return "transactions" if layer == "gold" else name.split("_")[0]
+
+
+def version_upto(table: DeltaTable, last_batch: int) -> int:
+    """The newest version of a bronze table that holds no batch after `last_batch`; the present one where the log tells none.
+
+    Bronze commits name their batch in userMetadata; other commits (compaction) belong to the batch before them.
+    """
+    version, limit, head = table.version(), _HISTORY_STEP, table.version()
+    while True:
+        commits = table.history(limit)
+        for commit in commits:
+            batch = _batch_of(commit)
+            if batch is not None and batch <= last_batch:
+                return version
+            if batch is not None:
+                version = int(commit["version"]) - 1
+        if len(commits) < limit:
+            return version if version >= 0 and _can_be_read(table, version) else head
+        version, limit = head, limit * 10
+
+
+def _batch_of(commit: dict[str, Any]) -> int | None:
+    try:
+        return int(json.loads(commit["userMetadata"])["batch"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _can_be_read(table: DeltaTable, version: int) -> bool:
+    try:
+        DeltaTable(table.table_uri, version=version)
+        return True
+    except DeltaError:
+        return False
+
+
+def _version(settings: Settings, table: Table, last_batch: int) -> int:
+    delta = DeltaTable(str(table.path(settings)))
+    return version_upto(delta, last_batch) if table.layer == "bronze" else delta.version()
+
+
+def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
+    """The last bronze batch that the layer's job finished; for bronze, the last one that silver read."""
+    if layer != "gold":
+        return control.last_batch(settings, "silver", f"silver.{source_of(next(iter(tables)))}")
+    lasts = {table.name: control.last_batch(settings, "gold", table.name) for table in tables}
+    if len(set(lasts.values())) > 1:
+        found = ", ".join(f"{name} at batch {last}" for name, last in lasts.items())
+        raise LedgerError(f"gold stopped halfway: found {found}, expected the same batch: run gold again")
+    last, silver = max(lasts.values()), control.last_batch(settings, "silver", "silver.transactions")
+    if last == 0 and silver > 0:
+        raise LedgerError(
+            f"gold never finished a run: found none in control.batches, expected one up to batch {silver}, where silver stands: "
+            "run python -m spark_jobs.run gold first"
+        )
+    return last
+
+
+def _last_passed(settings: Settings, table: str) -> int:
+    rows = control.read(settings, QUALITY_RESULTS).to_pylist()
+    return max((int(row["_last_batch"]) for row in rows if row["table"] == table and row["success"]), default=0)
+
+
+def _stands(row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
+    same_version = layer == "bronze" or row["version"] in {version for table, version in versions.items() if table.name == row["table"]}
+    return bool(row["success"]) and row["_last_batch"] == last and same_version
+
+
+def _check_exists(settings: Settings, layer: str) -> None:
+    job = "gold" if layer == "gold" else "silver"
+    wanted = dict.fromkeys((*LAYERS[layer], *LAYERS[job], BATCHES))
+    missing = [table.name for table in wanted if not DeltaTable.is_deltatable(str(table.path(settings)))]
+    if missing:
+        raise LedgerError(
+            f"nothing to judge in {layer}: found no {', '.join(missing)} in {settings.warehouse}, "
+            f"expected what {job} writes: run python -m spark_jobs.run {job} first"
+        )
+
+
+def _check_complete(settings: Settings, versions: dict[Table, int], last: int) -> None:
+    """A job that died between two tables leaves rows of a batch that no run finished: only that job can mend it."""
+    for table, version in versions.items():
+        if "_batch" not in table.columns:
+            continue
+        builder = QueryBuilder().register("rows", DeltaTable(str(table.path(settings)), version=version))
+        found = pa.table(builder.execute("select max(_batch) as last from rows").read_all())["last"][0].as_py() or 0
+        if found > last:
+            raise LedgerError(
+                f"{table.layer} stopped halfway: {table.name} has rows of batch {found}, expected none after {last}, "
+                f"the last one that a finished run recorded: run {table.layer} again"
+            )

@@ -1,0 +1,101 @@
+"""Every suite fits its table and passes good rows; every expectation fails on rows that break it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from expectations.gate import Judgement, judge_profiles
+from expectations.profile import Profile, measure_table
+from expectations.suites import FOLDER, Suite, read_suite
+from spark_jobs.tables import LAYERS
+from spark_jobs.written import Written, open_query
+from tests.expectations.cases import CASES, Case
+from tests.expectations.warehouse import LOADED, good_rows, settings_of, table_named, write
+
+pytestmark = pytest.mark.xdist_group("expectations")
+
+JUDGED = [table for layer in LAYERS.values() for table in layer]
+NAMES = [table.name for table in JUDGED]
+
+
+def profile_of(home: Path, table: str) -> Profile:
+    settings = settings_of(home)
+    last = 2 if "transactions" in table or table.startswith("gold") else 1
+    return measure_table(read_suite(table), open_query(settings, Written(table_named(table), 0, 1, last), {}))
+
+
+def test_every_table_has_a_suite_and_every_suite_a_table() -> None:
+    assert NAMES
+    assert sorted(file.stem for file in FOLDER.iterdir()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("table", NAMES)
+def test_a_suite_measures_good_rows_of_the_declared_schema(table: str, good_home: Path) -> None:
+    profile = profile_of(good_home, table)
+    assert profile.errors == {}
+    assert profile.values.keys() == {measure.name for measure in read_suite(table).measures}
+
+
+@pytest.mark.parametrize("table", NAMES)
+def test_a_suite_is_one_of_great_expectations(table: str) -> None:
+    gx = pytest.importorskip("great_expectations")
+    content = json.loads((FOLDER / f"{table}.json").read_text())
+    suite = gx.ExpectationSuite(**content)
+    assert len(suite.expectations) == len(content["expectations"])
+    assert all(expectation.description and expectation.severity for expectation in suite.expectations)
+
+
+@pytest.mark.parametrize("topic", ["customers", "accounts"])
+@pytest.mark.parametrize("kind", ["bronze.{}", "silver.{}_quarantine"])
+def test_suites_of_one_kind_are_the_same(kind: str, topic: str) -> None:
+    text, other = ((FOLDER / f"{kind.format(each)}.json").read_text() for each in ("transactions", topic))
+    assert text.replace("transactions", topic).replace(f"({topic}, compaction)", "(transactions, compaction)") == other
+
+
+def test_every_expectation_has_a_case() -> None:
+    same = {f"bronze.{topic}" for topic in ("customers", "accounts")} | {
+        f"silver.{topic}_quarantine" for topic in ("customers", "accounts")
+    }
+    names = [name for name in NAMES if name not in same]
+    expected = {(name, expectation["kwargs"]["column"]) for name in names for expectation in read_suite(name).expectations}
+    judged_by_a_gate = {("bronze.transactions", "records_of_earlier_batches")}  # test_gates.py: it takes a later batch
+    assert expected - {(case.table, name) for case in CASES for name in case.failed} == judged_by_a_gate
+
+
+@pytest.fixture(scope="module")
+def judgements(good_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]:
+    """All cases, judged in one run of Great Expectations, and each table as it should be."""
+    folder = tmp_path_factory.mktemp("cases")
+    measured: list[tuple[Suite, Profile]] = []
+
+    def add(name: str, table: str, home: Path) -> None:
+        measured.append((replace(read_suite(table), table=name), replace(profile_of(home, table), table=name)))
+
+    for name in NAMES:
+        add(name, name, good_home)
+    for number, case in enumerate(CASES):
+        home = folder / str(number)
+        shutil.copytree(good_home, home)
+        rows, good = good_rows(), good_rows()
+        case.change(rows)
+        write(settings_of(home), {name: changed for name, changed in rows.items() if changed != good[name]}, mode="overwrite")
+        add(f"case_{number}", case.table, home)
+    found = judge_profiles(folder / "quality", "cases", measured, "cases", LOADED)
+    return {judgement.table: judgement for judgement in found}
+
+
+@pytest.mark.parametrize("table", NAMES)
+def test_good_rows_pass(table: str, judgements: dict[str, Judgement]) -> None:
+    assert judgements[table].failures == ()
+    assert judgements[table].passed
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_broken_rows_fail_exactly_what_they_break(case: Case, judgements: dict[str, Judgement]) -> None:
+    judgement = judgements[f"case_{CASES.index(case)}"]
+    assert {failure.expectation for failure in judgement.failures} == case.failed
+    is_warning = case.which == "-warning" or case.failed == {"skipped_offsets"}
+    assert judgement.passed is is_warning
