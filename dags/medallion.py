@@ -12,12 +12,13 @@ which names one version of every table. With nothing new, the first task ends th
 Gates and the release read Delta without Spark, in plain Python processes.
 
 **Trigger by hand** to see new rows before the next five minutes are over (no parameter), or with `force` to go through all
-steps when nothing is new: after an upgrade, or to have gates judge again. Both are harmless: a second run changes nothing.
+steps when nothing is new, such as after an upgrade. Both are harmless: a second run changes nothing.
 One run is active at a time; another one waits.
 
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do.
 
-- `find_new_batches`: a gate is closed on record: the line names it and its report. Or bronze or the list of releases cannot be read. Is LEDGER_WAREHOUSE right, is the disk there?
+- `find_new_batches`: a gate is closed on record: the line names it and its report; mend the cause and run the gate again.
+  Or bronze or the list of releases cannot be read: is LEDGER_WAREHOUSE right, is the disk there?
 - `silver`, `gold`: exit code 2: a setting is wrong; 3: a closed gate is on record; 5: another process held the tables for
   10 minutes. Mend that; the next run goes on where this one stood.
 - `bronze_gate`, `silver_gate`, `gold_gate`: closed; the line names the failed expectations and the report. Open the report,
@@ -34,7 +35,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param, dag, task
+from airflow.sdk import CronTriggerTimetable, Param, dag, task
 
 from include.orchestration.assets import layer_assets
 from include.orchestration.defaults import DEFAULT_ARGS
@@ -47,7 +48,7 @@ GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gat
 
 @dag(
     dag_id="medallion",
-    schedule="*/5 * * * *",
+    schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
     catchup=False,
     max_active_runs=1,
     default_args=DEFAULT_ARGS,

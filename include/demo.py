@@ -27,6 +27,7 @@ from spark_jobs.tables import BRONZE
 DATA = ROOT.parent / "shared/data"
 GENERATED_TRANSACTIONS = 100_000
 DISTURBANCES = ("--duplicates", "0.01", "--malformed", "0.005", "--late", "0.005")
+TRANSACTIONS_A_SECOND = 5_000
 DAG_SECONDS = 120
 PRODUCER_SECONDS = 300
 INGESTION_SECONDS = 240
@@ -48,12 +49,12 @@ class Clock:
 class Producer:
     """The event producer as a process of its own, so that it sends while Airflow boots."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *options: str) -> None:
         source = ["replay", "--data", str(DATA)] if has_data(DATA) else ["generate", "--transactions", str(GENERATED_TRANSACTIONS)]
         environment = {**os.environ, "LEDGER_HOME": str(settings.home), "LEDGER_KAFKA_BOOTSTRAP": settings.broker()}
         self.source = " ".join(source[:1] + source[-1:])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "include.producer", *source, *DISTURBANCES],
+            [sys.executable, "-m", "include.producer", *source, *DISTURBANCES, *options],
             cwd=ROOT,
             env={**environment, **mark(settings.home, "producer")},  # so that `make down` ends it too
             stdin=subprocess.DEVNULL,
@@ -95,19 +96,25 @@ def run(tell: Clock, environ: Mapping[str, str] = os.environ) -> int:
     """Services, data, bronze, medallion, account. Returns the exit code; raises LedgerError when a step cannot go on."""
     producers: list[Producer] = []
 
-    def produce(settings: Settings) -> None:
-        producers.append(Producer(settings))
-        tell(f"producer: {producers[0].source}, with 1 % duplicates, 0.5 % malformed and 0.5 % late rows")
+    def produce(settings: Settings, *options: str) -> None:
+        producers.append(Producer(settings, *options))
+        tell(f"producer: {producers[-1].source} {' '.join(options)}, with 1 % duplicates, 0.5 % malformed and 0.5 % late rows")
+
+    def finish(settings: Settings) -> None:
+        for line in producers[-1].finish():
+            tell(f"producer: {line}")
+        wait_for_ingestion(settings, api, tell)
 
     try:
-        settings = up(environ, tell, when_kafka_is_up=produce)
+        settings = up(environ, tell, when_kafka_is_up=lambda settings: produce(settings, "--only", "customers,accounts"))
         api = AirflowApi(read_endpoints(settings.home)["airflow_url"], airflow.USER, airflow.password_file(settings.home).read_text())
         wait_for_dags(api, "bronze_ingestion", "medallion")
         api.unpause("bronze_ingestion")
         tell("bronze_ingestion is on")
-        for line in producers[0].finish():
-            tell(f"producer: {line}")
-        wait_for_ingestion(settings, api, tell)
+        finish(settings)
+        # Bronze is up now, and takes the transactions as they come: so the late ones are late.
+        produce(settings, "--only", "transactions", "--rate", str(TRANSACTIONS_A_SECOND))
+        finish(settings)
         run_id = api.trigger("medallion")  # before it is switched on, so that this run comes before a scheduled one
         api.unpause("medallion")
         state = api.wait_for_run("medallion", run_id, MEDALLION_SECONDS, tell)

@@ -12,20 +12,33 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from spark_jobs import gates, leases, releases, tables
-from spark_jobs.errors import LedgerError
+from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
 
 log = logging.getLogger("ledger")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(SettingsError.exit_code, f"{self.prog}: {message} (see --help)\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
     options = parse_arguments(arguments)
     logging.Formatter.converter = time.gmtime
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)sZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
+    logging.basicConfig(
+        level=os.environ.get("LEDGER_LOG_LEVEL", "INFO"),
+        stream=sys.stderr,
+        format="%(asctime)sZ %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         options.job(read_settings(), options)
@@ -37,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("interrupted")
         return 1
     except Exception as error:
-        log.error("%s failed: %s: %s", options.name, type(error).__name__, error)
-        log.debug("", exc_info=True)
+        log.debug("", exc_info=True)  # LEDGER_LOG_LEVEL=DEBUG shows it
+        log.error("%s failed: %s: %s", options.name, type(error).__name__, next(iter(str(error).splitlines()), ""))
         return 1
 
 
@@ -87,7 +100,7 @@ def run_release(settings: Settings, options: argparse.Namespace) -> None:
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line; an unusable one ends the process with exit code 2 and one line."""
-    parser = argparse.ArgumentParser(prog="python -m spark_jobs.run", description=__doc__.splitlines()[0])
+    parser = _Parser(prog="python -m spark_jobs.run", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables"
     )

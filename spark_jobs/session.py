@@ -14,14 +14,14 @@ LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
-def submit_conf(settings: Settings, memory: str = "1g") -> dict[str, str]:
+def submit_conf(settings: Settings) -> dict[str, str]:
     """What a driver must know before it starts, for `spark-submit --conf` as for a session that Python starts.
 
     The jars are put on the class path as they lie (no resolution, no copying). On a local master the driver
     listens on loopback only.
     """
     conf = {
-        "spark.driver.memory": memory,
+        "spark.driver.memory": "1g",
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
         "spark.driver.extraJavaOptions": " ".join(_java_options()),
@@ -66,4 +66,4 @@ def start_session(settings: Settings, name: str) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
-    return builder.config(map=submit_conf(settings)).getOrCreate()
+    return builder.config(map={**submit_conf(settings)}).getOrCreate()

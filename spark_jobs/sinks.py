@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from delta.tables import DeltaTable
 from deltalake import DeltaTable as DeltaLog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.faults import kill_point
@@ -72,9 +72,9 @@ def merge_rows(
     )
     if deletes_where:
         merge = merge.whenMatchedDelete(deletes_where)
-    keep = f"not coalesce({deletes_where}, false)" if deletes_where else None
-    values = {f"`{name}`": f"s.`{name}`" for name in table.columns}
-    updates = {f"`{name}`": value for name, value in matched.items()} if matched else values
+    keep = f"not coalesce({deletes_where}, false)" if deletes_where else "true"
+    values: dict[str, str | Column] = {f"`{name}`": f"s.`{name}`" for name in table.columns}
+    updates: dict[str, str | Column] = {f"`{name}`": value for name, value in matched.items()} if matched else values
     with _transaction(spark, application, upto):
         merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(keep, values=values).execute()
     kill_point(f"after {table.name}")

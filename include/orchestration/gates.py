@@ -68,7 +68,7 @@ def read_verdict(file: Path) -> Verdict | None:
         written = json.loads(file.read_text())
         return Verdict(
             verdict=str(written["verdict"]),
-            failed=[str(name) for name in written.get("failed") or ()],
+            failed=[f"{each['table']} {each['expectation']}" for each in written.get("failed") or ()],
             report=written.get("report"),
             tables=dict(written.get("tables") or {}),
         )

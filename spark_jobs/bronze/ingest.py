@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 APPLICATION = "bronze"
 TRIGGER_SECONDS = 2
 MOST_RECORDS_A_BATCH = 500_000
-_POLL_SECONDS = 1.0
+_POLL_SECONDS = 1
 
 
 def run(spark: SparkSession, settings: Settings, *, available_now: bool, starting_offsets: str | None) -> None:
@@ -51,7 +51,7 @@ def run(spark: SparkSession, settings: Settings, *, available_now: bool, startin
             query.stop()
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    if failed := [error for query in queries if (error := query.exception())]:
+    if failed := [exception for query in queries if (exception := query.exception())]:
         raise LedgerError(f"ingestion stopped: {sources.first_line(failed[0])}")
     log.info("bronze stopped%s", " on request, between two batches" if stopping else ": all that was there is ingested")
 

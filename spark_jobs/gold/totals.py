@@ -64,7 +64,8 @@ def account_balances(transactions: DataFrame) -> DataFrame:
     )
 
 
-_IS_LATER = "struct(s.last_event_at, s._batch, s._topic, s._partition, s._offset) > struct(t.last_event_at, t._batch, t._topic, t._partition, t._offset)"
+_PLACE = "struct({0}.last_event_at, {0}._batch, {0}._topic, {0}._partition, {0}._offset)"
+_IS_LATER = f"{_PLACE.format('s')} > {_PLACE.format('t')}"
 ADD_BALANCES = _ADD_SUMS | {
     name: f"if({_IS_LATER}, s.{name}, t.{name})" for name in ("balance", "last_event_at", "_topic", "_partition", "_offset", "_batch")
 }

@@ -122,8 +122,8 @@ def _process_new_batches(
     def take(rows: DataFrame, _: int) -> None:
         done = control.last_batch(settings, APPLICATION, silver.name)
         fresh = rows.where(F.col("_batch") > done)
-        first, last = fresh.agg(F.min("_batch"), F.max("_batch")).first() or (None, None)
-        if first is None:
+        first, last = fresh.agg(F.min("_batch"), F.max("_batch")).collect()[0]
+        if last is None:
             return
         process(fresh, first, last)
         log.info("%s: batches %d to %d are in", silver.name, first, last)

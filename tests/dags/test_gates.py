@@ -58,18 +58,21 @@ def test_nothing_new_since_the_last_passed_verdict_counts_as_passed(tmp_path: Pa
 def test_closed_names_what_failed_and_the_report_and_is_not_tried_again(tmp_path: Path) -> None:
     closed = {
         "verdict": "closed",
-        "failed": ["silver.transactions: unique transaction_id", "amount >= 0"],
+        "failed": [
+            {"table": "silver.transactions", "expectation": "unique_ids", "found": 2, "expected": "<= 0"},
+            {"table": "silver.accounts", "expectation": "one_current", "found": 1, "expected": "<= 0"},
+        ],
         "report": "file:///quality/8.html",
     }
     with pytest.raises(AirflowFailException) as failure:
         run(gate(tmp_path, 3, closed))
     assert str(failure.value) == (
-        "gate silver is closed: failed silver.transactions: unique transaction_id, amount >= 0; report: file:///quality/8.html"
+        "gate silver is closed: failed silver.transactions unique_ids, silver.accounts one_current; report: file:///quality/8.html"
     )
 
 
 def test_a_long_list_of_failures_is_cut(tmp_path: Path) -> None:
-    closed = {"verdict": "closed", "failed": [f"e{number}" for number in range(25)], "report": "r"}
+    closed = {"verdict": "closed", "failed": [{"table": "t", "expectation": f"e{number}"} for number in range(25)], "report": "r"}
     with pytest.raises(AirflowFailException, match=r"e19 and 5 more; report: r"):
         run(gate(tmp_path, 3, closed))
 
