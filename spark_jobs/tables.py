@@ -145,6 +145,10 @@ CORRECTIONS = Table(
     "control.corrections",
     "_topic string, _partition int, _offset bigint, value binary, who string, why string, corrected_at timestamp",
 )
+HOLES = Table(
+    "control.holes",
+    """table string, _topic string, _partition int, first_offset bigint, last_offset bigint, why string, recorded_at timestamp""",
+)
 
 BRONZE = (BRONZE_TRANSACTIONS, BRONZE_CUSTOMERS, BRONZE_ACCOUNTS)
 SILVER = (
@@ -158,7 +162,7 @@ SILVER = (
     ACCOUNTS_QUARANTINE,
 )
 GOLD = (DAILY_TOTALS, CUSTOMER_ACTIVITY, ENRICHED_TRANSACTIONS, ACCOUNT_BALANCES)
-CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS)
+CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, HOLES)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 
 

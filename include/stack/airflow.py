@@ -78,6 +78,10 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "120",
+        # A task that died with the Airflow before (make down, a crash) is found within the minute, not after five.
+        "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+        "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+        "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "LOGGING__COLORED_CONSOLE_LOG": "False",
     }
     connection = {"conn_type": "spark", "host": settings.spark_master, "extra": {"deploy-mode": "client"}}

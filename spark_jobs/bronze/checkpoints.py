@@ -5,13 +5,15 @@ import logging
 import os
 import uuid
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from spark_jobs import sinks
-from spark_jobs.bronze.offsets import Offsets, known_offsets, starting_offsets_json
+from spark_jobs import control, sinks
+from spark_jobs.bronze.offsets import Offsets, find_start, known_offsets
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.tables import HOLES, Table
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +55,12 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
             "%s: the checkpoint %s is gone; a new one is made, and records that bronze has are left out", table.name, checkpoint.folder
         )
     known = known_offsets(settings, table)
+    starts, holes = find_start(settings, topic, starting_offsets or "earliest", known)
+    _record_holes(settings, table, holes, f"started at {starting_offsets}")
     checkpoint = Checkpoint(
         folder=root / uuid.uuid4().hex[:12],
         first_batch=(sinks.applied(settings, table, "bronze") or 0) + 1,
-        starting_offsets=starting_offsets_json(settings, topic, starting_offsets or "earliest", known),
+        starting_offsets=json.dumps({topic: starts}),
         known=known,
     )
     checkpoint.folder.mkdir(parents=True)
@@ -64,6 +68,20 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
     temporary.write_text(json.dumps(asdict(checkpoint) | {"folder": checkpoint.folder.name}))
     os.replace(temporary, current)
     return checkpoint
+
+
+def _record_holes(settings: Settings, table: Table, holes: list[dict[str, Any]], why: str) -> None:
+    """Record what bronze will not get, once."""
+    names = ("_topic", "_partition", "first_offset", "last_offset")
+    present = {tuple(row[name] for name in names) for row in control.read(settings, HOLES).to_pylist()}
+    new = [hole for hole in holes if tuple(hole[name] for name in names) not in present]
+    for hole in new:
+        log.warning(
+            "%s: offsets %d to %d of partition %d are left out", table.name, hole["first_offset"], hole["last_offset"], hole["_partition"]
+        )
+    if new:
+        now = datetime.now(UTC)
+        control.append(settings, HOLES, [hole | {"table": table.name, "why": why, "recorded_at": now} for hole in new])
 
 
 def _read(file: Path) -> Checkpoint:

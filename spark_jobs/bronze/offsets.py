@@ -1,7 +1,7 @@
 """Kafka offsets: what bronze holds, and from where a new checkpoint starts."""
 
-import json
 from datetime import datetime
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake import DeltaTable
@@ -11,12 +11,13 @@ from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 from spark_jobs.topics import ANSWER_SECONDS
 
+WORDS = ("earliest", "latest", "committed")
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
 
 
 def check_start(start: str | None) -> None:
     """Refuse, with SettingsError, a starting point that is none."""
-    if start is not None and start not in ("earliest", "latest", "committed"):
+    if start is not None and start not in WORDS:
         parse_time(start)
 
 
@@ -30,30 +31,33 @@ def known_offsets(settings: Settings, table: Table) -> Offsets:
     return known
 
 
-def starting_offsets_json(settings: Settings, topic: str, start: str, known: Offsets) -> str:
-    """`earliest`, `latest`, `committed` (behind bronze's last) or an ISO 8601 time with zone, as Spark's startingOffsets.
+def find_start(settings: Settings, topic: str, start: str, known: Offsets) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """The offset of each partition to start from, and the holes that this leaves in bronze, as rows of control.holes.
 
-    Raises SettingsError for anything else, LedgerError when the broker does not answer.
+    `start` is `earliest`, `latest`, `committed` (behind bronze's last) or an ISO 8601 time with zone. A hole is what Kafka has
+    and bronze would never get. Raises SettingsError for another `start`, LedgerError when the broker does not answer.
     """
-    if start == "earliest":
-        return "earliest"
     consumer = Consumer({"bootstrap.servers": settings.broker(), "group.id": "ledger-offsets", "enable.auto.commit": False, "log_level": 0})
     try:
-        partitions = [TopicPartition(topic, number) for number in consumer.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions]
-        if start == "latest":
-            ends = {p.partition: consumer.get_watermark_offsets(p, ANSWER_SECONDS)[1] for p in partitions}
-        elif start == "committed":
-            ends = {p.partition: known.get(topic, {}).get(str(p.partition), -3) + 1 for p in partitions}  # -2: earliest
-        else:
-            at = round(parse_time(start).timestamp() * 1000)
-            wanted = [TopicPartition(topic, p.partition, at) for p in partitions]
-            found = consumer.offsets_for_times(wanted, ANSWER_SECONDS)
-            ends = {p.partition: p.offset if p.offset >= 0 else -1 for p in found}  # -1: latest
+        numbers = sorted(consumer.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions)
+        edges = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), ANSWER_SECONDS) for n in numbers}
+        at: dict[int, int] = {}
+        if start not in WORDS:
+            millis = round(parse_time(start).timestamp() * 1000)
+            wanted = [TopicPartition(topic, n, millis) for n in numbers]
+            at = {p.partition: p.offset for p in consumer.offsets_for_times(wanted, ANSWER_SECONDS)}
     except KafkaException as error:
         raise LedgerError(f"Kafka at {settings.broker()} does not answer ({error.args[0].str()}): is the broker up?") from None
     finally:
         consumer.close()
-    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(ends.items())}})
+    starts, holes = {}, []
+    for number, (begin, end) in edges.items():
+        following = max(known.get(topic, {}).get(str(number), -1) + 1, begin)
+        chosen = {"earliest": begin, "latest": end, "committed": following}.get(start, at.get(number, end))
+        starts[str(number)] = end if chosen < 0 else chosen  # Kafka says -1 where no record is as late as that
+        if starts[str(number)] > following:
+            holes.append({"_topic": topic, "_partition": number, "first_offset": following, "last_offset": starts[str(number)] - 1})
+    return starts, holes
 
 
 def parse_time(text: str) -> datetime:

@@ -89,7 +89,8 @@ def _plain(text: Column) -> Column:
     fraction = F.regexp_extract(text, _NUMBER, 3)
     written_exponent = F.regexp_extract(text, _NUMBER, 4)
     digits = F.ltrim(F.concat(F.regexp_extract(text, _NUMBER, 2), fraction), F.lit("0"))
-    exponent = F.when(written_exponent == "", 0).otherwise(written_exponent.try_cast("int"))
+    held = F.greatest(F.least(written_exponent.try_cast("int"), F.lit(9999)), F.lit(-9999))  # a huge one must not overflow below
+    exponent = F.when(written_exponent == "", 0).otherwise(held)
     point = F.length(digits) - F.length(fraction) + exponent  # how many of the digits stand before the decimal point
     padded = F.concat(F.repeat(F.lit("0"), 1 - point), digits, F.repeat(F.lit("0"), point - F.length(digits)))
     whole = F.substring(padded, F.lit(1), F.greatest(point, F.lit(1)))

@@ -1,0 +1,108 @@
+"""A pipeline of its own for a test: the jobs as real processes, and the tables as they are found afterwards."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from include.stack.processes import find_all, mark, stop, wait_for_end
+from spark_jobs import tables
+from spark_jobs.settings import ROOT, Settings, read_settings
+from spark_jobs.tables import Table
+
+Row = dict[str, Any]
+JOB_SECONDS = 240
+JOB_PART = "job"
+NO_STACK = "127.0.0.1:9"  # the discard port: nothing listens there
+
+ALL_STEPS = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
+
+
+def await_that(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Return as soon as the condition holds; it is asked ten times a second and fails the test when the time is over."""
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        pause.wait(0.1)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One home with its warehouse and checkpoints, and the broker that it reads."""
+
+    home: Path
+    bootstrap: str = NO_STACK
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What a job of this home is started with. Every process it starts carries the mark, so that none can be left behind."""
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")}
+        own = {"LEDGER_HOME": str(self.home), "LEDGER_KAFKA_BOOTSTRAP": self.bootstrap}
+        return {**outside, **own, **mark(self.home, JOB_PART), **more}
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings(self.environment())
+
+    def try_run(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a job to its end and to that of every process it started."""
+        with self.running(command, **more) as process:
+            output, errors = process.communicate(timeout=JOB_SECONDS)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+    def run(self, *commands: str) -> None:
+        """Run jobs that must end well."""
+        for command in commands:
+            done = self.try_run(command)
+            assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stderr}"
+
+    def kill_at(self, point: str, command: str) -> None:
+        """Run a job that must be killed at a point."""
+        done = self.try_run(command, LEDGER_KILL_POINT=point)
+        assert done.returncode == -signal.SIGKILL, f"{command} was not killed {point}: exit code {done.returncode}\n{done.stderr}"
+
+    @contextmanager
+    def running(self, command: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+        """A job while it runs; whatever is left of it at the end is stopped."""
+        words = [sys.executable, "-m", "spark_jobs.run", *command.split()]
+        environment = self.environment(**more)
+        process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+            # A JVM notices by itself that its driver is gone.
+            stop(wait_for_end(find_all(self.home, [JOB_PART]), 20), patience=5)
+
+    def copy(self, home: Path) -> "Ledger":
+        """The same tables and checkpoints, for another test."""
+        shutil.copytree(self.home, home)
+        return Ledger(home, self.bootstrap)
+
+    def rows(self, table: Table) -> list[Row]:
+        """All rows of a table as it is now, without what is for people only."""
+        delta = DeltaTable(str(table.path(self.settings)))
+        columns = [name for name in table.columns if name not in ("_ingested_at", "_ingested_on")]
+        query = "select {} from t".format(", ".join(f'"{name}"' for name in columns))
+        found: list[Row] = pa.table(QueryBuilder().register("t", delta).execute(query).read_all()).to_pylist()
+        return found
+
+    def exists(self, table: Table) -> bool:
+        return DeltaTable.is_deltatable(str(table.path(self.settings)))
+
+    def versions(self) -> dict[str, int]:
+        """The version of every table, control tables included."""
+        every = (*tables.BRONZE, *tables.SILVER, *tables.GOLD, *tables.CONTROL)
+        return {table.name: DeltaTable(str(table.path(self.settings))).version() for table in every}
