@@ -90,7 +90,7 @@ def _bronze_head(settings: Settings, table: Table) -> int | None:
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return None
-    files = pa.record_batch(DeltaTable(path).get_add_actions(flatten=True))
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
     return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
 
 

@@ -13,13 +13,14 @@ from spark_jobs.settings import read_settings
 GROUPS = {"spark": "spark", "integration": "stack", "airflow": "stack", "faults": "stack"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put every test with a marker that has a group into that group."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Put every test with a marker that has a group into that group; before xdist, which tries to be first, looks at them."""
     for item in items:
         groups = {GROUPS[mark.name] for mark in item.iter_markers() if mark.name in GROUPS}
         for group in groups - {"spark"} or groups:
             item.add_marker(pytest.mark.xdist_group(group))
+    return (yield)
 
 
 @pytest.fixture(scope="session")

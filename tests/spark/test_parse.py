@@ -122,8 +122,9 @@ OBJECTS: dict[str, tuple[bytes, str | None, str | None]] = {
     "brackets and quotes in strings": (b'{"o":"}]\\"{,:","n":2e1,"p":"\\\\"}', "number", "20"),
     "a repeated unknown name": (b'{"o":1,"o":2,"n":3}', "number", "3"),
     "an unknown field of 1 MB": (b'{"n":1,"o":"' + b"x" * 1_000_000 + b'"}', "number", "1"),
-    "1 MB beside an exponent": (b'{"n":1e2,"o":"' + b"x" * 1_000_000 + b'"}', "number", "100"),
-    "1 MB of escapes beside an exponent": (b'{"o":"' + b"\\n" * 500_000 + b'","n":1e2}', "number", "100"),
+    "200 KB beside an exponent": (b'{"n":1e2,"o":"' + b"x" * 200_000 + b'"}', "number", "100"),
+    "200 KB of escapes beside an exponent": (b'{"o":"' + b"\\n" * 100_000 + b'","n":1e2}', "number", "100"),
+    "too long to be read again for an exponent": (b'{"o":"' + b"x" * 262_144 + b'","n":1e2}', "number", None),
     "a string of 1 MB": (b'{"n":"' + b"x" * 1_000_000 + b'"}', "string", "x" * 1_000_000),
     "many fields beside an exponent": (
         json.dumps({"n": 0.0, **{f"f{i}": i for i in range(5000)}}).encode()[:-1] + b',"n":1e2}',
