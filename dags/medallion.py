@@ -28,7 +28,9 @@ One run is active at a time; another one waits.
 A failed run loses nothing and needs no clean-up: the next run repeats what is missing. Exit codes 2 and 3 are not retried,
 others twice with growing pauses.
 
-**Reports**: `LEDGER_HOME/quality`; the exact page is in each gate's log and XCom (`report`). Verdicts as rows: `control.quality_results`.
+**Reports**: `LEDGER_HOME/quality`; the page of each table is in its gate's XCom (`tables`). Verdicts as rows: `control.quality_results`.
+
+Airflow's *Backfill* form only repeats runs of this DAG; it rebuilds no day.
 """
 
 from collections.abc import Mapping

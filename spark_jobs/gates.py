@@ -111,7 +111,7 @@ def _verdict(
 ) -> dict[str, Any]:
     failures = _failures(judgements)
     is_closed = not all(row["success"] for row in rows)
-    first_closed = next((row["report"] for row in rows if not row["success"] and row["report"]), None)
+    reports = [row["report"] for row in sorted(rows, key=lambda row: row["success"]) if row["report"]]  # those of closed tables first
     return {
         "verdict": "closed" if is_closed else "passed" if judgements else "skipped",
         "layer": layer,
@@ -121,7 +121,7 @@ def _verdict(
             if each.is_critical
         ],
         "warnings": [str(each) for each in failures if not each.is_critical],
-        "report": first_closed or index_page(settings.quality),
+        "report": reports[0] if reports else index_page(settings.quality),
         "tables": {
             row["table"]: {
                 "verdict": "passed" if row["success"] else "closed",

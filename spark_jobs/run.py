@@ -1,7 +1,7 @@
 """The one entry point of the pipeline: `python -m spark_jobs.run <job>`.
 
-A job is a line in JOBS: what it needs, what it runs. Exit codes: 0 done, 1 failed, 2 unusable arguments or settings,
-3 gate closed, 4 audit difference, 5 another writer holds the lease.
+Each `run_` function below is a job: what must hold before it, and what it calls. Exit codes: 0 done, 1 failed, 2 unusable
+arguments or settings, 3 gate closed, 4 audit difference, 5 another writer holds the lease.
 """
 
 import argparse

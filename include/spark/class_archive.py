@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from include.producer import Disturbances, generated_sources, plan_messages
 from spark_jobs.settings import ROOT, Settings, read_settings
-from spark_jobs.tables import BRONZE, Table, ensure_tables
+from spark_jobs.tables import BRONZE, ensure_tables
 
 ROWS = 500
 
@@ -25,9 +25,7 @@ def main() -> int:
     archive = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as home:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")} | {"LEDGER_HOME": home}
-        settings = read_settings(environment)
-        for table in BRONZE:
-            _fill(settings, table)
+        fill_bronze(read_settings(environment), ROWS)
         command = [sys.executable, "-m", "spark_jobs.run", "silver"]
         environment["SPARK_SUBMIT_OPTS"] = f'-XX:ArchiveClassesAtExit="{archive}"'
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
@@ -36,18 +34,20 @@ def main() -> int:
     return done.returncode
 
 
-def _fill(settings: Settings, table: Table) -> None:
-    ensure_tables(settings, [table])
-    topic, now = table.name.split(".")[1], datetime.now(UTC)
-    plan = plan_messages(generated_sources(ROWS, seed=0), Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0))
-    messages = [message for message in plan if message.topic == topic]
-    rows = [
-        {"key": message.key, "value": message.value, "_topic": topic, "_partition": 0, "_offset": offset}
-        | {"_timestamp": now, "_batch": 1, "_ingested_at": now, "_ingested_on": now.date()}
-        for offset, message in enumerate(messages)
-    ]
-    schema = pa.schema(table.delta_schema().to_arrow())
-    write_deltalake(str(table.path(settings)), pa.Table.from_pylist(rows, schema=schema), mode="append")
+def fill_bronze(settings: Settings, transactions: int) -> int:
+    """Fill the bronze tables with generated transactions, their customers and accounts, as one batch each; returns the rows."""
+    ensure_tables(settings, BRONZE)
+    disturbances = Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0)
+    total = 0
+    for table in BRONZE:
+        topic, now = table.name.split(".")[1], datetime.now(UTC)
+        common = {"_topic": topic, "_partition": 0, "_timestamp": now, "_batch": 1, "_ingested_at": now, "_ingested_on": now.date()}
+        messages = plan_messages(generated_sources(transactions, seed=0, only=(topic,)), disturbances)
+        rows = [common | {"key": message.key, "value": message.value, "_offset": offset} for offset, message in enumerate(messages)]
+        arrow = pa.Table.from_pylist(rows, schema=pa.schema(table.delta_schema().to_arrow()))
+        write_deltalake(str(table.path(settings)), arrow, mode="append")
+        total += len(rows)
+    return total
 
 
 if __name__ == "__main__":
