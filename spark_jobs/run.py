@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)sZ %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         options.job(read_settings(), options)
         return 0

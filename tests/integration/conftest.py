@@ -1,7 +1,7 @@
 """Real services for the tests, started once, and stopped however the tests end."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "stack_home" in getattr(item, "fixturenames", ()))
 
 
+@dataclass(frozen=True)
+class Broker:
+    """A broker and every message that it has."""
+
+    bootstrap: str
+    sent: list[Message] = field(default_factory=list)
+
+    def send(self, messages: list[Message]) -> list[Message]:
+        """Send them; every one is acknowledged."""
+        assert publish(self.bootstrap, messages).is_delivered
+        self.sent.extend(messages)
+        return messages
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker with the source topics, for the tests that need no more of the stack."""
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with the source topics, for the tests that need no more of the stack."""
     home = tmp_path_factory.mktemp("broker")
     try:
         if started := kafka.launch(home):
@@ -30,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         bootstrap = kafka.own_bootstrap(home)
         assert bootstrap
         ensure_topics(bootstrap)
-        yield bootstrap
+        yield Broker(bootstrap)
     finally:
         stop_parts(home, None, lambda _: None)
 
@@ -45,22 +59,19 @@ class Wave:
 
 
 @pytest.fixture(scope="session")
-def first_wave(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Wave:
+def first_wave(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Wave:
     """60 % of the generated transactions, taken through every layer to a release."""
     folder = tmp_path_factory.mktemp("first")
-    ledger = Ledger(folder / "home", broker)
-    sent, _ = waves.split_plan()
-    assert publish(broker, sent).is_delivered
+    ledger = Ledger(folder / "home", broker.bootstrap)
+    sent = broker.send(waves.split_plan()[0])
     ledger.run("bronze --available-now", *ALL_STEPS)
     return Wave(ledger, sent, ledger.copy(folder / "saved"))
 
 
 @pytest.fixture(scope="session")
-def second_wave(broker: str, first_wave: Wave) -> list[Message]:
+def second_wave(broker: Broker, first_wave: Wave) -> list[Message]:
     """The messages of the second wave, which Kafka has from now on."""
-    sent = waves.second_wave(first_wave.sent, waves.split_plan()[1])
-    assert publish(broker, sent).is_delivered
-    return sent
+    return broker.send(waves.second_wave(first_wave.sent, waves.split_plan()[1]))
 
 
 @pytest.fixture(scope="session")
