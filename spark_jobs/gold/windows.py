@@ -57,10 +57,11 @@ def debit_share(daily: DataFrame) -> DataFrame:
     """
     up_to_now = Window.orderBy("day").rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
-    def running(kind: str) -> Column:
-        return F.sum(F.sum(F.when(F.col("type") == kind, F.col("transactions")).otherwise(0))).over(up_to_now)
+    def count(kind: str) -> Column:
+        return F.sum(F.when(F.col("type") == kind, F.col("transactions")).otherwise(0))
 
-    sums = daily.groupBy(F.to_date("window_start").alias("day")).agg(running("Debit").alias("debits"), running("Credit").alias("credits"))
+    days = daily.groupBy(F.to_date("window_start").alias("day")).agg(count("Debit").alias("debits"), count("Credit").alias("credits"))
+    sums = days.select("day", *(F.sum(name).over(up_to_now).alias(name) for name in ("debits", "credits")))
     share = (100 * F.col("debits")).cast("decimal(20,0)") / (F.col("debits") + F.col("credits")).cast("decimal(20,0)")
     return sums.withColumn("debit_share_percent", F.round(share, 4).cast("decimal(7,4)"))
 
