@@ -43,7 +43,9 @@ lint: setup ## format, lint, types, and the files that no test runs; repairs not
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yaml
 	$(BIN)/hadolint include/docker/Dockerfile
 	$(PY) -m include.check_files
+	$(PY) -m include.docs.generate --check
 
-format: setup ## let ruff repair what it can
+format: setup ## let ruff repair what it can, and make the generated pages anew
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(PY) -m include.docs.generate

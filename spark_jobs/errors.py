@@ -3,6 +3,8 @@
 Every message is one line: what was found, what was expected, what to do.
 """
 
+import re
+
 
 class LedgerError(Exception):
     """A job stopped for a known reason (exit code 1)."""
@@ -32,3 +34,11 @@ class LeaseHeld(LedgerError):
     """Another process writes this table."""
 
     exit_code = 5
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says in one line, without its stack; of a Python error inside a Spark batch, that error."""
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
+    telling = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
+    return (of_python[-1:] or telling[:1] or [type(error).__name__])[0]

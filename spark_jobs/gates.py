@@ -61,7 +61,8 @@ def refuse_if_closed(settings: Settings, *layers: str) -> None:
         gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
         raise GateClosed(
             f"{gates} closed on record: found {names}, expected a passed verdict: "
-            f"mend the cause and run the gate again; report: {closed[0]['report']}"
+            f"mend the cause, then clear the gate's task in Airflow or run python -m spark_jobs.run gate {closed[0]['layer']}; "
+            f"report: {closed[0]['report']}"
         )
 
 

@@ -4,6 +4,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control, leases
@@ -85,10 +86,12 @@ def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict
 
 
 def _bronze_head(settings: Settings, table: Table) -> int | None:
+    """The last batch that brought rows, from the table's statistics (a batch of records that bronze had brings none)."""
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return None
-    return DeltaTable(path).transaction_version("bronze")
+    files = pa.record_batch(DeltaTable(path).get_add_actions(flatten=True))
+    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
 
 
 def _bronze_batches(verdicts: dict[str, dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from spark_jobs import gates, leases, releases, tables
-from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(
-        level=os.environ.get("LEDGER_LOG_LEVEL", "INFO"),
+        level=logging.INFO,
         stream=sys.stderr,
         format="%(asctime)sZ %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("interrupted")
         return 1
     except Exception as error:
-        log.debug("", exc_info=True)  # LEDGER_LOG_LEVEL=DEBUG shows it
-        log.error("%s failed: %s: %s", options.name, type(error).__name__, next(iter(str(error).splitlines()), ""))
+        log.info("where it failed:", exc_info=True)  # not foreseen: whoever mends it needs the stack
+        log.error("%s failed: %s: %s", options.name, type(error).__name__, first_line(error))
         return 1
 
 

@@ -48,10 +48,10 @@ def _java_options() -> list[str]:
     So classes come from the archive that set-up makes (where it is missing or does not fit, the JVM does without), and are
     compiled once, by the quick compiler. Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
     """
-    archive = [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    archive = [f'-XX:SharedArchiveFile="{CLASS_ARCHIVE}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     return [
         "-Duser.timezone=UTC",
-        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=256m",

@@ -57,7 +57,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     A broker or Postgres that is not set is taken from the embedded stack of the same home, if it was started.
     Raises SettingsError naming every variable whose value cannot be used.
     """
-    values = {name: text for name, text in environ.items() if name.startswith("LEDGER_") and text.strip()}
+    values = {name: text.strip() for name, text in environ.items() if name.startswith("LEDGER_") and text.strip()}
     wrong: list[str] = []
 
     def whole(name: str, default: str, least: int, most: int) -> int:
@@ -110,6 +110,9 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
         large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
     )
+    paths = {"LEDGER_HOME": home, "LEDGER_WAREHOUSE": settings.warehouse, "LEDGER_CHECKPOINTS": settings.checkpoints}
+    # Delta's readers take % for an escape.
+    wrong += [f"{name}: found {str(path)!r}, expected a path without %" for name, path in paths.items() if "%" in str(path)]
     if wrong:
         raise SettingsError("; ".join(wrong))
     return settings

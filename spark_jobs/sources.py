@@ -1,13 +1,12 @@
 """Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
 
-import re
 from collections.abc import Iterable
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.errors import LedgerError
+from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
@@ -44,10 +43,3 @@ def wait_for(queries: Iterable[StreamingQuery]) -> None:
             failures.append(f"{query.name} stopped: {first_line(error)}")
     if failures:
         raise LedgerError("; ".join(failures))
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says in one line, without its stack; of a Python error inside a batch, that error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
-    return (of_python[-1:] or lines[:1] or [type(error).__name__])[0]

@@ -45,6 +45,7 @@ class Table:
         return deltalake.Schema.from_json(json.dumps(_struct(self.ddl)))
 
 
+ARRIVAL = ("_batch", "_topic", "_partition", "_offset")  # the order of arrival
 _COORDINATES = "_topic string, _partition int, _offset bigint, _batch bigint"
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 _COORDINATE_KEYS = ("_topic", "_partition", "_offset")
@@ -211,10 +212,10 @@ LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
     """Make the tables that do not exist yet, empty, with their schema and properties; the others stay as they are."""
     for table in tables:
-        path = table.path(settings)
-        if not (path / "_delta_log").exists():
+        path = str(table.path(settings))
+        if not deltalake.DeltaTable.is_deltatable(path):
             deltalake.DeltaTable.create(
-                str(path),
+                path,
                 schema=table.delta_schema(),
                 mode="ignore",
                 partition_by=list(table.partitioned_by),

@@ -27,8 +27,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session of all tests that share this process, with the settings of the jobs, for small frames."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path_factory.mktemp("ledger")), "LEDGER_SPARK_MASTER": "local[2,4]"})
     session = start_session(settings, "tests")
-    for name, value in {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}.items():
-        if session.conf.isModifiable(name):
-            session.conf.set(name, value)
+    for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
+        session.conf.set(name, "1")
+    session.conf.set("spark.sql.adaptive.enabled", "false")  # it makes a job of every shuffle; these frames are small
     yield session
     session.stop()

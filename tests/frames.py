@@ -9,14 +9,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DateType, DecimalType, StructType, TimestampType
+from pyspark.sql.types import DataType, DateType, DecimalType, TimestampType
 
 _EXACT = {"timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS", "ignoreNullFields": "false"}
 
 
 def frame(spark: SparkSession, ddl: str, rows: Iterable[Sequence[Any]]) -> DataFrame:
     """A frame of the columns in `ddl`. Times (UTC), dates and decimals may be written as text: "2013-01-01 08:00", "1.50"."""
-    schema = StructType.fromDDL(ddl)
+    schema = spark.createDataFrame([], ddl).schema
     kinds = [field.dataType for field in schema.fields]
     values = [tuple(_value(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in rows]
     return spark.createDataFrame(values, schema)
@@ -34,7 +34,9 @@ def assert_same(actual: DataFrame, expected: DataFrame) -> None:
     """
     assert _columns(actual) == _columns(expected)
     found, wanted = Counter(texts(actual)), Counter(texts(expected))
-    assert {"missing": sorted((wanted - found).elements()), "extra": sorted((found - wanted).elements())} == {"missing": [], "extra": []}
+    missing, extra = sorted((wanted - found).elements()), sorted((found - wanted).elements())
+    assert not missing, "\n".join(["missing:", *missing, "extra:", *extra])
+    assert not extra, "\n".join(["extra:", *extra])
 
 
 def texts(rows: DataFrame) -> list[str]:

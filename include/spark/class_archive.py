@@ -29,7 +29,7 @@ def main() -> int:
         for table in BRONZE:
             _fill(settings, table)
         command = [sys.executable, "-m", "spark_jobs.run", "silver"]
-        environment["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={archive}"
+        environment["SPARK_SUBMIT_OPTS"] = f'-XX:ArchiveClassesAtExit="{archive}"'
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         print(done.stderr, file=sys.stderr)

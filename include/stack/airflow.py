@@ -91,6 +91,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
+        **{name: ",".join(filter(None, [environ.get(name), HOST, "localhost"])) for name in ("NO_PROXY", "no_proxy")},
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
         "AIRFLOW_HOME": str(folder),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs import control, sinks
-from spark_jobs.bronze.offsets import Offsets, find_start, known_offsets
+from spark_jobs.bronze.offsets import Offsets, find_start, find_topic_id, known_offsets
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import HOLES, Table
@@ -26,6 +26,12 @@ class Checkpoint:
     first_batch: int
     starting_offsets: str
     known: Offsets
+    topic_id: str
+
+    def agrees_with(self, applied: int) -> bool:
+        """Whether the table's last batch is the last that Spark planned here, or the one before, which a crash leaves to repeat."""
+        planned = max((int(file.name) for file in (self.folder / "offsets").glob("[0-9]*")), default=-1)
+        return applied in (self.first_batch + planned, self.first_batch + planned - 1)
 
     def may_replay(self, number: int) -> bool:
         """Whether Spark's batch `number` may bring records that bronze had before this generation."""
@@ -46,13 +52,18 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
     A new generation counts its batches on from the table's, and remembers what the table has, so that nothing comes twice.
     """
     root = settings.checkpoints / "bronze" / topic
+    topic_id = find_topic_id(settings, topic)
     current = root / "generation.json"
     if starting_offsets is None and current.exists():
         checkpoint = _read(current)
-        if checkpoint.folder.exists():
+        _refuse_other_topic(checkpoint, topic, topic_id)
+        if checkpoint.agrees_with(sinks.applied(settings, table, "bronze") or 0):
             return checkpoint
         log.warning(
-            "%s: the checkpoint %s is gone; a new one is made, and records that bronze has are left out", table.name, checkpoint.folder
+            "%s and its checkpoint %s do not belong together any more (one of them was removed or restored): a new checkpoint is made, "
+            "and records that bronze has are left out",
+            table.name,
+            checkpoint.folder,
         )
     known = known_offsets(settings, table)
     starts, holes = find_start(settings, topic, starting_offsets or "earliest", known)
@@ -62,12 +73,21 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
         first_batch=(sinks.applied(settings, table, "bronze") or 0) + 1,
         starting_offsets=json.dumps({topic: starts}),
         known=known,
+        topic_id=topic_id,
     )
     checkpoint.folder.mkdir(parents=True)
     temporary = current.with_suffix(".tmp")
     temporary.write_text(json.dumps(asdict(checkpoint) | {"folder": checkpoint.folder.name}))
     os.replace(temporary, current)
     return checkpoint
+
+
+def _refuse_other_topic(checkpoint: Checkpoint, topic: str, topic_id: str) -> None:
+    if checkpoint.topic_id != topic_id:
+        raise LedgerError(
+            f"topic {topic}: found Kafka's topic id {topic_id}, expected {checkpoint.topic_id}: it was deleted and made anew, or this is "
+            "another broker, and its offsets mean other records: use another LEDGER_WAREHOUSE and LEDGER_CHECKPOINTS for it"
+        )
 
 
 def _record_holes(settings: Settings, table: Table, holes: list[dict[str, Any]], why: str) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import sinks, sources
 from spark_jobs.bronze.checkpoints import Checkpoint, open_checkpoint
-from spark_jobs.errors import LedgerError
+from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BRONZE, Table
 
@@ -31,9 +31,10 @@ _POLL_SECONDS = 1
 def run(spark: SparkSession, settings: Settings, *, available_now: bool, starting_offsets: str | None) -> None:
     """Ingest the topics until told to stop (SIGTERM, SIGINT), or until all that is there now was read.
 
-    Raises LedgerError when a query fails, after the others were stopped with their batches finished.
+    Raises LedgerError when a query fails, after the others were stopped. A batch that a stop cuts short is repeated at the next
+    start.
     """
-    queries = [_start(spark, settings, table, available_now, starting_offsets) for table in BRONZE]
+    queries: list[StreamingQuery] = []
     stopping: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -41,19 +42,21 @@ def run(spark: SparkSession, settings: Settings, *, available_now: bool, startin
 
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        for table in BRONZE:
+            queries.append(_start(spark, settings, table, available_now, starting_offsets))
         while any(query.isActive for query in queries) and not stopping:
             spark.streams.awaitAnyTermination(_POLL_SECONDS)
             spark.streams.resetTerminated()
     except StreamingQueryException as error:
-        raise LedgerError(f"ingestion stopped: {sources.first_line(error)}") from error
+        raise LedgerError(f"ingestion stopped: {first_line(error)}") from error
     finally:
         for query in queries:
             query.stop()
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if failed := [exception for query in queries if (exception := query.exception())]:
-        raise LedgerError(f"ingestion stopped: {sources.first_line(failed[0])}")
-    log.info("bronze stopped%s", " on request, between two batches" if stopping else ": all that was there is ingested")
+        raise LedgerError(f"ingestion stopped: {first_line(failed[0])}")
+    log.info("bronze stopped%s", " on request" if stopping else ": all that was there is ingested")
 
 
 def with_coordinates(records: DataFrame, batch: int) -> DataFrame:

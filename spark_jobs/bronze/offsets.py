@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from spark_jobs.errors import LedgerError, SettingsError
@@ -29,6 +30,16 @@ def known_offsets(settings: Settings, table: Table) -> Offsets:
     for row in rows.group_by(["_topic", "_partition"]).aggregate([("_offset", "max")]).to_pylist():
         known.setdefault(row["_topic"], {})[str(row["_partition"])] = row["_offset_max"]
     return known
+
+
+def find_topic_id(settings: Settings, topic: str) -> str:
+    """The id that Kafka gave a topic when it was made; raises LedgerError when the broker does not answer."""
+    admin = AdminClient({"bootstrap.servers": settings.broker(), "log_level": 0})
+    try:
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
+        return str(described[topic].result(ANSWER_SECONDS).topic_id)
+    except KafkaException as error:
+        raise LedgerError(f"Kafka at {settings.broker()} does not tell of topic {topic}: {error.args[0].str()}") from None
 
 
 def find_start(settings: Settings, topic: str, start: str, known: Offsets) -> tuple[dict[str, int], list[dict[str, Any]]]:

@@ -8,8 +8,7 @@ from pyspark.sql import functions as F
 from expectations.row_rules import RuleSet
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields
-
-ARRIVAL = ["_batch", "_topic", "_partition", "_offset"]
+from spark_jobs.tables import ARRIVAL
 
 
 @dataclass(frozen=True)

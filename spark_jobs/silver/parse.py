@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "20000000"}
+_LONGEST_WALK = 262_144  # characters; the walk costs some microseconds a token and holds them all in memory
 _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
@@ -22,7 +23,8 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
     nested too deep for the reader) gets `is_json_object` false and null fields. Of a repeated name the last counts.
     Out, per field: kind (`string number boolean null object array`; null where the name is absent) and text (of a string its
     content). Those in `numbers` have a number's text in plain digits, by value (1e2 is 100, 1.100 is 1.1, -0 is 0), and
-    exponent_digits: the significant digits of one written with an exponent, else 0.
+    exponent_digits: the significant digits of one written with an exponent, else 0. Of a number that needs reading again in a
+    value of more than 262,144 characters the text is null, so that it breaks its rule.
     """
     names = [*texts, *numbers]
     schema = ",".join(f"`{name}` variant" for name in names)
@@ -54,10 +56,10 @@ def _field(name: str, is_numeric: bool) -> Column:
     text = F.try_variant_get(variant, "$", "string")
     if not is_numeric:
         return F.struct(word.alias("kind"), text.alias("text"))
-    inexact = F.when(kind == "DOUBLE", F.transform(F.array(_number_as_written(name)), _plain)[0])
+    inexact = F.when((kind == "DOUBLE") & (F.length("_text") <= _LONGEST_WALK), F.transform(F.array(_number_as_written(name)), _plain)[0])
     return F.struct(
         word.alias("kind"),
-        F.coalesce(inexact["text"], text).alias("text"),
+        F.when(kind == "DOUBLE", inexact["text"]).otherwise(text).alias("text"),
         F.coalesce(inexact["exponent_digits"], F.lit(0)).alias("exponent_digits"),
     )
 
@@ -75,7 +77,7 @@ def _number_as_written(name: str) -> Column:
             depth.alias("depth"),
             current.alias("name"),
             token.alias("previous"),
-            F.when(is_value & is_wanted, token).otherwise(state["found"]).alias("found"),
+            F.when(is_value, F.when(is_wanted, token).otherwise(state["found"])).otherwise(state["found"]).alias("found"),
         )
 
     nothing = F.lit(None).cast("string")

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 from expectations.row_rules import RuleSet
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields
+from spark_jobs.tables import ARRIVAL
 
 TEXTS = ["transactionId", "accountId", "customerId", "eventTimeFormatted", "type", "operation"]
 NUMBERS = ["eventTime", "amount", "balance"]
-ARRIVAL = ["_batch", "_topic", "_partition", "_offset"]
 CONTENT = ["account_id", "customer_id", "event_at", "type", "operation", "amount", "balance"]
 
 
@@ -51,7 +51,7 @@ def mark_duplicates(judged: DataFrame, known: DataFrame) -> DataFrame:
     Of rows that are not valid, is_first is false and the rest null.
     """
     content, place = F.struct(*CONTENT), F.struct("_topic", "_partition", "_offset")
-    group = F.when(is_valid(), F.struct(F.col("transaction_id"), F.lit(0).alias("n"))).otherwise(
+    group = F.when(is_valid(), F.struct(F.col("transaction_id"), F.lit(-1).alias("n"))).otherwise(
         F.struct(F.concat_ws("/", "_topic", "_partition").alias("transaction_id"), F.col("_offset").alias("n"))
     )
     by_id = Window.partitionBy("_group").orderBy(*ARRIVAL)

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from include.producer import INJECTED_HEADER, Message
@@ -10,6 +11,7 @@ from spark_jobs.tables import Table
 from tests.integration import oracle
 from tests.integration.ledger import Ledger, Row
 
+Body = tuple[bytes | None, dict[str, bytes]]  # value and headers
 DIMENSIONS = (
     (tables.BRONZE_CUSTOMERS, tables.SILVER_CUSTOMERS, tables.CUSTOMERS_QUARANTINE),
     (tables.BRONZE_ACCOUNTS, tables.SILVER_ACCOUNTS, tables.ACCOUNTS_QUARANTINE),
@@ -22,7 +24,8 @@ def assert_rows(ledger: Ledger, table: Table, expected: Iterable[Row]) -> None:
     names = list(wanted[0]) if wanted else table.columns
     found = [{name: row[name] for name in names if name in row} for row in ledger.rows(table)]
     by_key, wanted_by_key = _by_key(found, table.keys), _by_key(wanted, table.keys)
-    different = [(by_key.get(key), wanted_by_key.get(key)) for key in {*by_key, *wanted_by_key} if by_key.get(key) != wanted_by_key.get(key)]
+    pairs = ((by_key.get(key), wanted_by_key.get(key)) for key in {*by_key, *wanted_by_key})
+    different = [pair for pair in pairs if pair[0] != pair[1]]
     assert (len(different), different[:3]) == (0, []), f"{table.name}: (found, expected)"
     assert len(found) == len(by_key), f"{table.name}: its keys are not unique"
 
@@ -70,7 +73,7 @@ def assert_counts(ledger: Ledger, bronze: Table, silver: Table, told: dict[str, 
     batches = control.batches(ledger.settings, "silver", silver.name)
     rows = ledger.rows(bronze)
     ranges = [(row["first_batch"], row["last_batch"]) for row in batches]
-    assert all(before[1] < after[0] for before, after in zip(ranges, ranges[1:], strict=False)), ranges
+    assert all(before[1] < after[0] for before, after in pairwise(ranges)), ranges
     assert all(sum(first <= row["_batch"] <= last for first, last in ranges) == 1 for row in rows)
     sums = Counter({name: sum(row[name] for row in batches) for name in ("input", "output", *_OTHERS)})
     assert sums["input"] == len(rows)
@@ -99,9 +102,9 @@ def _headers(row: Row) -> dict[str, bytes]:
     return {header["key"]: header["value"] for header in row["headers"] or ()}
 
 
-def _by_sender(messages: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> dict[bytes, list[tuple[bytes | None, dict[str, bytes]]]]:
+def _by_sender(messages: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> dict[bytes, list[Body]]:
     """The messages of each key in their order: Kafka keeps no other."""
-    ordered: dict[bytes, list[tuple[bytes | None, dict[str, bytes]]]] = defaultdict(list)
+    ordered: dict[bytes, list[Body]] = defaultdict(list)
     for key, value, headers in messages:
         ordered[key].append((value, headers))
     return dict(ordered)

@@ -37,20 +37,22 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Wave:
-    """A pipeline that holds a first wave, and what was sent to it."""
+    """A pipeline that holds a first wave, what was sent to it, and a copy for tests that go another way from there."""
 
     ledger: Ledger
     sent: list[Message]
+    saved: Ledger
 
 
 @pytest.fixture(scope="session")
 def first_wave(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Wave:
     """60 % of the generated transactions, taken through every layer to a release."""
-    ledger = Ledger(tmp_path_factory.mktemp("first") / "home", broker)
+    folder = tmp_path_factory.mktemp("first")
+    ledger = Ledger(folder / "home", broker)
     sent, _ = waves.split_plan()
     assert publish(broker, sent).is_delivered
     ledger.run("bronze --available-now", *ALL_STEPS)
-    return Wave(ledger, sent)
+    return Wave(ledger, sent, ledger.copy(folder / "saved"))
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from spark_jobs.tables import Table
 
 Row = dict[str, Any]
 JOB_SECONDS = 240
-JOB_PART = "job"
 NO_STACK = "127.0.0.1:9"  # the discard port: nothing listens there
 
 ALL_STEPS = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
@@ -45,10 +45,10 @@ class Ledger:
     bootstrap: str = NO_STACK
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What a job of this home is started with. Every process it starts carries the mark, so that none can be left behind."""
+        """What a job of this home is started with: nothing of the settings that this test run has itself."""
         outside = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")}
         own = {"LEDGER_HOME": str(self.home), "LEDGER_KAFKA_BOOTSTRAP": self.bootstrap}
-        return {**outside, **own, **mark(self.home, JOB_PART), **more}
+        return {**outside, **own, **more}
 
     @property
     def settings(self) -> Settings:
@@ -75,7 +75,8 @@ class Ledger:
     def running(self, command: str, **more: str) -> Iterator[subprocess.Popen[str]]:
         """A job while it runs; whatever is left of it at the end is stopped."""
         words = [sys.executable, "-m", "spark_jobs.run", *command.split()]
-        environment = self.environment(**more)
+        part = f"job {uuid.uuid4()}"  # a mark that its JVM inherits, so that nothing of it can be left behind
+        environment = self.environment(**mark(self.home, part), **more)
         process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             yield process
@@ -84,7 +85,7 @@ class Ledger:
                 process.kill()
                 process.communicate()
             # A JVM notices by itself that its driver is gone.
-            stop(wait_for_end(find_all(self.home, [JOB_PART]), 20), patience=5)
+            stop(wait_for_end(find_all(self.home, [part]), 20), patience=5)
 
     def copy(self, home: Path) -> "Ledger":
         """The same tables and checkpoints, for another test."""

@@ -5,8 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg2
@@ -18,8 +17,9 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.processes import alive, find_all, find_part, start
 from spark_jobs.settings import ROOT
 from spark_jobs.topics import SOURCE_TOPICS
+from tests.integration.ledger import await_that
 
-pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.xdist_group("stack")]
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 PARTS = ("KAFKA", "POSTGRES", "AIRFLOW_API_SERVER", "AIRFLOW_SCHEDULER", "AIRFLOW_DAG_PROCESSOR", "AIRFLOW_TRIGGERER")
 DRIVER = "import time; time.sleep(600) # spark_jobs"
 
@@ -40,22 +40,9 @@ def status(home: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in stack("status", home).stdout.splitlines())
 
 
-def await_that(condition: Callable[[], object], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        os.sched_yield()
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("stack") / "a home"
-    up = stack("up", home)
-    try:
-        assert up.returncode == 0, up.stderr
-        yield home
-    finally:
-        stack("down", home)
+@pytest.fixture
+def home(stack_home: Path) -> Path:
+    return stack_home
 
 
 @pytest.fixture
@@ -92,6 +79,28 @@ def test_postgres_wants_its_password(home: Path) -> None:
         cursor.execute("SELECT count(*) FROM accounts")
         assert cursor.fetchone() == (0,)
     connection.close()
+
+
+READ_ACCOUNTS = """
+from pathlib import Path
+from urllib.parse import urlsplit
+from spark_jobs.session import start_session
+from spark_jobs.settings import read_settings
+settings = read_settings()
+url = urlsplit(settings.postgres_url)
+password = (settings.home / "stack/postgres.password").read_text()
+accounts = start_session(settings, "test").read.jdbc(
+    f"jdbc:postgresql://{url.hostname}:{url.port}{url.path}", "accounts", properties={"user": url.username, "password": password}
+)
+print(accounts.count(), accounts.columns)
+"""
+
+
+def test_spark_reads_the_accounts_by_jdbc(home: Path) -> None:
+    read = subprocess.run(
+        [sys.executable, "-c", READ_ACCOUNTS], cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert read.stdout == "0 ['account_id', 'district_id', 'frequency', 'creation_date', 'updated_at']\n", read.stderr
 
 
 def test_airflow_answers_its_one_user(home: Path) -> None:

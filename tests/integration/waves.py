@@ -24,7 +24,7 @@ def split_plan() -> tuple[list[Message], list[Message]]:
 
 def second_wave(first: list[Message], rest: list[Message]) -> list[Message]:
     """The rest of the generated messages, and what changes rows that are there already."""
-    return [*customer_changes(first), *copies(first), *rest, *edges(first)]
+    return [*customer_changes(first), *account_changes(first), *copies(first), *rest, *edges(first)]
 
 
 def copies(first: list[Message]) -> list[Message]:
@@ -37,7 +37,7 @@ def copies(first: list[Message]) -> list[Message]:
 
 def customer_changes(first: list[Message]) -> list[Message]:
     """New versions, in order and out of it, repetitions, and deletions."""
-    one, two, three, four = _customers(first)[:4]
+    one, two, three, four = customers(first)[:4]
     return [
         changed(one, city="Brno", updateTime=ms("2013-09-01")),
         changed(one, city="Olomouc", updateTime=ms("2013-05-01")),  # came late: lies before the one above
@@ -47,20 +47,30 @@ def customer_changes(first: list[Message]) -> list[Message]:
         Message("customers", four.key, None),
         Message("customers", four.key, None),  # deleted already
         Message("customers", b"C00000000", None),  # never known
+        one._replace(key=one.key + b"x", injected="malformed:key_matches"),
     ]
+
+
+def account_changes(first: list[Message]) -> list[Message]:
+    """A new version, and one that cannot be used."""
+    account = next(message for message in first if message.topic == "accounts" and message.injected is None)
+    moved = changed(account, districtId=77, updateTime=ms("2013-07-01"))
+    return [moved, account._replace(key=account.key + b"x", injected="malformed:key_matches")]
 
 
 def edges(first: list[Message]) -> list[Message]:
     """Rows at the watermark and 1 ms before it, of an unknown customer, and, as the last one, of a deleted customer."""
     row = next(message for message in first if message.topic == "transactions" and message.injected is None)
-    times = [json.loads(m.value or b"")["eventTime"] for m in first if m.topic == "transactions" and not (m.injected or "").startswith("mal")]
+    times = [
+        json.loads(m.value or b"")["eventTime"] for m in first if m.topic == "transactions" and not (m.injected or "").startswith("mal")
+    ]
     watermark = max(times) - 10_000
     soon = time.time_ns() // 1_000_000 + 120_000  # after the deletion; up to five minutes in the future are plausible
     return [
         new(row, "T-at-watermark", eventTime=watermark),
         new(row, "T-before-watermark", eventTime=watermark - 1),
         new(row, "T-unknown", customerId="C99999999"),
-        new(row, "T-deleted", customerId=_customers(first)[3].key.decode(), eventTime=soon),
+        new(row, "T-deleted", customerId=customers(first)[3].key.decode(), eventTime=soon),
     ]
 
 
@@ -80,7 +90,8 @@ def ms(day: str) -> int:
     return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _customers(first: list[Message]) -> list[Message]:
+def customers(first: list[Message]) -> list[Message]:
+    """The good ones."""
     return [message for message in first if message.topic == "customers" and message.injected is None]
 
 

@@ -27,13 +27,19 @@ def hour(number: int) -> datetime:
         pytest.param([(1, hour(5))], None, [], id="none before the first batch"),
         pytest.param([(1, hour(5)), (2, hour(6))], None, [(2, hour(5))], id="a batch does not count for itself"),
         pytest.param([(1, hour(5)), (2, hour(3)), (3, hour(4))], None, [(2, hour(5)), (3, hour(5))], id="it never falls"),
-        pytest.param([(1, None), (2, hour(3)), (3, None), (4, hour(1))], None, [(3, hour(3)), (4, hour(3))], id="batches with no valid row"),
+        pytest.param(
+            [(1, None), (2, hour(3)), (3, None), (4, hour(1))], None, [(3, hour(3)), (4, hour(3))], id="batches with no valid row"
+        ),
         pytest.param([(9, hour(7)), (8, hour(1))], hour(2), [(8, hour(2)), (9, hour(2))], id="by number, after what was before"),
-        pytest.param([(3, hour(1)), (7, hour(9)), (8, None)], hour(4), [(3, hour(4)), (7, hour(4)), (8, hour(9))], id="numbers may be missing"),
+        pytest.param(
+            [(3, hour(1)), (7, hour(9)), (8, None)], hour(4), [(3, hour(4)), (7, hour(4)), (8, hour(9))], id="numbers may be missing"
+        ),
         pytest.param([], hour(4), [], id="nothing came"),
     ],
 )
-def test_a_batch_has_the_watermark_of_all_before_it(newest: Newest, before: datetime | None, watermarks: list[tuple[int, datetime]]) -> None:
+def test_a_batch_has_the_watermark_of_all_before_it(
+    newest: Newest, before: datetime | None, watermarks: list[tuple[int, datetime]]
+) -> None:
     assert batch_watermarks(newest, before, 0) == watermarks
     earlier = [(batch, mark - timedelta(seconds=10)) for batch, mark in watermarks]
     assert batch_watermarks(newest, before, 10) == earlier

@@ -125,7 +125,11 @@ OBJECTS: dict[str, tuple[bytes, str | None, str | None]] = {
     "1 MB beside an exponent": (b'{"n":1e2,"o":"' + b"x" * 1_000_000 + b'"}', "number", "100"),
     "1 MB of escapes beside an exponent": (b'{"o":"' + b"\\n" * 500_000 + b'","n":1e2}', "number", "100"),
     "a string of 1 MB": (b'{"n":"' + b"x" * 1_000_000 + b'"}', "string", "x" * 1_000_000),
-    "many fields beside an exponent": (json.dumps({"n": 0.0, **{f"f{i}": i for i in range(5000)}}).encode()[:-1] + b',"n":1e2}', "number", "100"),
+    "many fields beside an exponent": (
+        json.dumps({"n": 0.0, **{f"f{i}": i for i in range(5000)}}).encode()[:-1] + b',"n":1e2}',
+        "number",
+        "100",
+    ),
     "an exponent without spaces": (b'{"n":1e2}', "number", "100"),
     "an exponent with line ends": (b'{\r\n"n"\r\n:\r\n1e2\r\n}', "number", "100"),
     "900 deep": (b'{"n":1,"deep":' + b"[" * 900 + b"]" * 900 + b"}", "number", "1"),

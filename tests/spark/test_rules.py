@@ -28,7 +28,10 @@ BREAKERS: dict[str, dict[str, list[Record]]] = {
         "account_id_format": [
             message("transactions", "accountId"),
             *(message("transactions", accountId=text) for text in (None, 1, "", "A0000001", "A000000011", "C00000001", "a00000001")),
-            *(message("transactions", accountId=text) for text in ("A00000001\n", "A00000001\r\n", "A0000000\u0661", " A00000001", "\nA00000001")),
+            *(
+                message("transactions", accountId=text)
+                for text in ("A00000001\n", "A00000001\r\n", "A0000000\u0661", " A00000001", "\nA00000001")
+            ),
             message("transactions", accountId="A0000000\uff11"),
         ],
         "customer_id_format": [
@@ -101,7 +104,10 @@ GOOD: dict[str, list[Record]] = {
         message("transactions", "operation", "eventTimeFormatted"),
         *(message("transactions", operation=text) for text in (None, "", "Überweisung")),
         *(message("transactions", type=text) for text in ("Credit", "Debit")),
-        *(written("transactions", "amount", text) for text in ("0", "-0", "-0.0", "1e2", "1.100", "123456789012345e-2", "9999999999999999.99")),
+        *(
+            written("transactions", "amount", text)
+            for text in ("0", "-0", "-0.0", "1e2", "1.100", "123456789012345e-2", "9999999999999999.99")
+        ),
         *(written("transactions", "balance", text) for text in ("-9999999999999999.99", "-1e2", "-1.100", "0.00e5", "1E+2")),
         *(written("transactions", "eventTime", text) for text in ("1600000000000.0", "1.6e12", "1357028613001e0")),
         (b"another key", message("transactions")[1]),

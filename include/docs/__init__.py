@@ -1,0 +1,1 @@
+"""Documentation that lives with the code: pages written by hand, decisions, and pages made from the declarations."""

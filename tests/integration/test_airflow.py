@@ -1,0 +1,86 @@
+"""The pipeline as Airflow runs it: bronze by its DAG, the rest by a run of `medallion` that the REST API triggers."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import httpx
+import pytest
+
+from include.account import close_account, newest_release
+from include.demo import Clock, wait_for_dags, wait_for_ingestion
+from include.producer import Disturbances, generated_sources, plan_messages, publish
+from include.stack import airflow
+from include.stack.airflow_api import AirflowApi
+from include.stack.endpoints import read_endpoints
+from include.stack.processes import find_all
+from spark_jobs.settings import Settings, read_settings
+from tests.integration.ledger import await_that
+
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
+
+DAGS = ("bronze_ingestion", "medallion")
+GATES = ("bronze_gate", "silver_gate", "gold_gate")
+Call = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def settings(stack_home: Path) -> Settings:
+    return read_settings({"LEDGER_HOME": str(stack_home)})
+
+
+@pytest.fixture
+def api(stack_home: Path) -> AirflowApi:
+    return AirflowApi(read_endpoints(stack_home)["airflow_url"], airflow.USER, airflow.password_file(stack_home).read_text())
+
+
+@pytest.fixture
+def call(stack_home: Path) -> Iterator[Call]:
+    """Any other call of the REST API, as its one user; its DAGs are paused at the end."""
+    with httpx.Client(base_url=read_endpoints(stack_home)["airflow_url"], timeout=30, trust_env=False) as client:
+        user = {"username": airflow.USER, "password": airflow.password_file(stack_home).read_text()}
+        client.headers["Authorization"] = f"Bearer {client.post('/auth/token', json=user).raise_for_status().json()['access_token']}"
+
+        def answer(method: str, path: str, body: object = None) -> dict[str, Any]:
+            return dict(client.request(method, f"/api/v2{path}", json=body).raise_for_status().json())
+
+        yield answer
+        for dag in DAGS:
+            answer("PATCH", f"/dags/{dag}", {"is_paused": True})
+
+
+def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: AirflowApi, call: Call) -> None:
+    wait_for_dags(api, *DAGS)
+    plan = plan_messages(generated_sources(500, seed=5), Disturbances(duplicates=0.05, malformed=0.05, late=0.05, seed=5))
+    assert publish(settings.broker(), plan).is_delivered
+    api.unpause("bronze_ingestion")
+    wait_for_ingestion(settings, api, Clock())
+    run = api.trigger("medallion")  # a run that is there comes before a scheduled one
+    api.unpause("medallion")
+    assert api.wait_for_run("medallion", run, 400) == "success"
+
+    assert set(api.task_states("medallion", run).values()) == {"success"}
+    release = newest_release(settings)
+    assert release.release_id == 1
+    assert close_account(settings, release).differences == []
+    for gate in GATES:
+        told = call("GET", f"/dags/medallion/dagRuns/{run}/taskInstances/{gate}/xcomEntries/return_value?deserialize=true")["value"]
+        assert told["verdict"] == "passed"
+        assert Path(url2pathname(urlsplit(told["report"]).path)).is_file()
+    bronze_is_stopped_as_its_page_says(settings, api, call)
+
+
+def bronze_is_stopped_as_its_page_says(settings: Settings, api: AirflowApi, call: Call) -> None:
+    """Pause the DAG, mark its run as failed: the application is gone."""
+    (run,) = api.runs("bronze_ingestion", "running")
+    assert drivers(settings.home)
+    call("PATCH", "/dags/bronze_ingestion", {"is_paused": True})
+    call("PATCH", f"/dags/bronze_ingestion/dagRuns/{run}", {"state": "failed"})
+    await_that(lambda: not drivers(settings.home), 60)
+
+
+def drivers(home: Path) -> list[int]:
+    """The processes of jobs that Airflow started."""
+    return [process.pid for process in find_all(home, ["airflow-scheduler"]) if "spark_jobs/run.py" in " ".join(process.cmdline())]

@@ -1,0 +1,131 @@
+"""Jobs that are killed or stopped where it hurts: the next run ends with exactly what an undisturbed one would have written."""
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from include.producer import Message, publish
+from spark_jobs import tables
+from tests.integration import waves
+from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
+from tests.integration.conftest import Wave
+from tests.integration.ledger import Ledger, await_that
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults]
+
+RECORDED = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
+SILVER_POINTS = [
+    f"{when} {what}"
+    for what in (*(table.name for table in tables.SILVER), *(f"batches of {table.name}" for table in RECORDED))
+    for when in ("before", "after")
+]
+GOLD_POINTS = [f"{when} {table.name}" for table in tables.GOLD for when in ("before", "after")]
+
+
+@pytest.fixture(scope="module")
+def ingested(first_wave: Wave, second_wave: list[Message], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """The second wave is in bronze; silver and gold hold the first."""
+    ledger = first_wave.saved.copy(tmp_path_factory.mktemp("ingested") / "home")
+    ledger.run("bronze --available-now")
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def refined(ingested: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """The second wave is in bronze and silver; gold holds the first."""
+    ledger = ingested.copy(tmp_path_factory.mktemp("refined") / "home")
+    ledger.run("silver")
+    return ledger
+
+
+def test_silver_and_gold_killed_again_and_again(ingested: Ledger, tmp_path: Path) -> None:
+    ledger = ingested.copy(tmp_path / "home")
+    ledger.kill_at("after silver.transactions", "silver")
+    ledger.kill_at("before batches of silver.transactions", "silver")
+    ledger.run("silver")
+    split = assert_silver_follows(ledger)
+    ledger.kill_at("after gold.daily_totals", "gold")
+    ledger.run("gold")
+    assert_gold_follows(ledger, split)
+
+
+def test_bronze_killed_stopped_and_without_its_checkpoint(first_wave: Wave, second_wave: list[Message], tmp_path: Path) -> None:
+    ledger = first_wave.saved.copy(tmp_path / "home")
+    sent = [*first_wave.sent, *second_wave]
+    ledger.kill_at("after bronze.transactions", "bronze --available-now")
+    with ledger.running("bronze") as bronze:
+        await_that(lambda: held(ledger) == len(sent))
+        assert_bronze_is(ledger, sent)
+        refused_while_it_runs(ledger, bronze)
+        before = begun_batches(ledger)
+        sent += send(ledger, waves.customers(sent)[0], "third")
+        await_that(lambda: begun_batches(ledger) > before)
+        bronze.send_signal(signal.SIGTERM)  # in the middle of a batch
+        _, errors = bronze.communicate(timeout=90)
+    assert bronze.returncode == 0, errors
+    assert "Traceback" not in errors
+
+    highest = max(row["_batch"] for row in ledger.rows(tables.BRONZE_TRANSACTIONS))
+    sent += send(ledger, waves.customers(sent)[0], "fourth")
+    shutil.rmtree(ledger.settings.checkpoints)
+    ledger.run("bronze --available-now")
+    assert_bronze_is(ledger, sent)
+    assert min(row["_batch"] for row in ledger.rows(tables.BRONZE_TRANSACTIONS) if b"fourth" in row["key"]) > highest
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("point", SILVER_POINTS)
+def test_silver_killed(ingested: Ledger, tmp_path: Path, point: str) -> None:
+    ledger = ingested.copy(tmp_path / "home")
+    ledger.kill_at(point, "silver")
+    ledger.run("silver")
+    assert_silver_follows(ledger)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("point", GOLD_POINTS)
+def test_gold_killed(refined: Ledger, tmp_path: Path, point: str) -> None:
+    ledger = refined.copy(tmp_path / "home")
+    ledger.kill_at(point, "gold")
+    ledger.run("gold")
+    assert_gold_follows(ledger, assert_silver_follows(ledger))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("point", [f"{when} {table.name}" for table in tables.BRONZE for when in ("before", "after")])
+def test_bronze_killed(first_wave: Wave, second_wave: list[Message], tmp_path: Path, point: str) -> None:
+    ledger = first_wave.saved.copy(tmp_path / "home")
+    ledger.kill_at(point, "bronze --available-now")
+    ledger.run("bronze --available-now")
+    sent = {message.key for message in (*first_wave.sent, *second_wave)}
+    rows = [row for table in tables.BRONZE for row in ledger.rows(table)]
+    assert {row["key"] for row in rows} >= sent
+    assert len({(row["_topic"], row["_partition"], row["_offset"]) for row in rows}) == len(rows)
+
+
+def refused_while_it_runs(ledger: Ledger, bronze: subprocess.Popen[str]) -> None:
+    """A second bronze ends at once, with one line that says who holds the lease."""
+    second = ledger.try_run("bronze")
+    assert (second.returncode, second.stderr.count("\n")) == (5, 1)
+    assert f"bronze (process {bronze.pid} on " in second.stderr
+
+
+def held(ledger: Ledger) -> int:
+    return sum(len(ledger.rows(table)) for table in tables.BRONZE)
+
+
+def begun_batches(ledger: Ledger) -> set[str]:
+    """The micro-batches of the topic transactions that Spark has planned."""
+    return {str(file) for file in ledger.settings.checkpoints.glob("bronze/transactions/*/offsets/[0-9]*")}
+
+
+def send(ledger: Ledger, customer: Message, name: str) -> list[Message]:
+    """A few more transactions, and a customer."""
+    body = b'{"transactionId":"%s"}'
+    more = [Message("transactions", f"{name}-{n}".encode(), body % f"{name}-{n}".encode()) for n in range(20)]
+    more.append(waves.changed(customer, city=name))
+    assert publish(ledger.bootstrap, more).is_delivered
+    return more
