@@ -158,7 +158,8 @@ ACCOUNT_BALANCES = Table(
 BATCHES = Table(
     "control.batches",
     """run_id string, job string, table string, first_batch bigint, last_batch bigint, input bigint, output bigint, duplicates bigint,
-    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp, _newest_event_at timestamp""",
+    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp,
+    _newest_event_at timestamp, _read_versions string""",
 )
 QUALITY_RESULTS = Table(
     "control.quality_results",

@@ -4,6 +4,7 @@ It follows silver's change feeds. How far a gold table follows is the silver ver
 anywhere and be repeated.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from spark_jobs.tables import Table
 log = logging.getLogger(__name__)
 
 APPLICATION = "gold"
+FOLLOWED = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 
 
 @dataclass(frozen=True)
@@ -142,21 +144,21 @@ def _not_applied(rows: DataFrame, settings: Settings, table: Table) -> DataFrame
 
 
 def _record(settings: Settings, run_id: str) -> None:
-    """One row a gold table in control.batches: the bronze batches that it now answers for, silver's rows of them, its own rows."""
+    """Note in control.batches, in one commit: the bronze batches that gold answers for, and the silver versions that it read.
+
+    input: silver's rows of these batches; output: all rows of the gold table.
+    """
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
-    last = max((row["last_batch"] for row in silver), default=0)
-    for table in tables.GOLD:
-        done = control.last_batch(settings, APPLICATION, table.name)
-        if done >= last:
-            continue
-        row = {
-            "run_id": run_id,
-            "job": APPLICATION,
-            "table": table.name,
-            "first_batch": done + 1,
-            "last_batch": last,
-            "input": sum(row["output"] for row in silver if row["first_batch"] > done),
-            "output": DeltaTable(str(table.path(settings))).count(),
-            "finished_at": datetime.now(UTC),
-        }
-        control.append(settings, tables.BATCHES, [row], once=(f"{APPLICATION}/{table.name}", last))
+    done, last = control.last_batch(settings, APPLICATION, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
+    versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in FOLLOWED}
+    common = {
+        "run_id": run_id,
+        "job": APPLICATION,
+        "first_batch": min(done + 1, last),
+        "last_batch": last,
+        "input": sum(row["output"] for row in silver if row["first_batch"] > done),
+        "finished_at": datetime.now(UTC),
+        "_read_versions": json.dumps(versions),
+    }
+    rows = [common | {"table": table.name, "output": DeltaTable(str(table.path(settings))).count()} for table in tables.GOLD]
+    control.append(settings, tables.BATCHES, rows, once=(APPLICATION, sum(versions.values())))

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-ARRIVAL = ["_batch", "_topic", "_partition", "_offset"]
+from spark_jobs.tables import ARRIVAL
 
 
 def customer_activity(transactions: DataFrame) -> DataFrame:
