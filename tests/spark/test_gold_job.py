@@ -55,7 +55,8 @@ def silver_rows(chance: random.Random, count: int = 400) -> list[Row]:
 
 def histories(chance: random.Random, rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """The versions of accounts, bounded by times of rows: as they were at first, and as they are when later messages came."""
-    before, after = [], []
+    before: list[Row] = []
+    after: list[Row] = []
     for account in ACCOUNTS:
         bounds = sorted(chance.sample(sorted({row["event_at"] for row in rows if row["account_id"] == account}), 3))
         districts = [chance.choice((1, 2)), None, chance.choice((1, 2))]
