@@ -1,5 +1,6 @@
 """The control tables: what was processed, judged and released. Small, and read and written without Spark."""
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,6 +44,13 @@ def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
     """The rows of control.batches of a job and table, in the order of their batches."""
     rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == job and row["table"] == table]
     return sorted(rows, key=lambda row: int(row["last_batch"]))
+
+
+def versions_read_by_gold(settings: Settings) -> dict[str, int]:
+    """The versions of silver's tables that the newest gold run read, by name; none where gold never ran."""
+    rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == "gold" and row["_read_versions"]]
+    read_versions = [json.loads(row["_read_versions"]) for row in rows]
+    return max(read_versions, key=lambda versions: sum(versions.values()), default={})  # versions only rise
 
 
 def last_batch(settings: Settings, job: str, table: str) -> int:

@@ -36,6 +36,8 @@ def run(settings: Settings, layer: str, run_id: str, verdict_file: Path | None =
     now = now or datetime.now(UTC)
     judged = [written for written in to_judge if written.last_batch > 0]
     versions = {written.table.name: written.version for written in to_judge}
+    if layer == "gold":  # against silver as gold read it
+        versions |= control.versions_read_by_gold(settings)
     queries = {written.table.name: open_query(settings, written, versions) for written in judged}
     judgements = judge(settings.quality, layer, queries, run_id, now) if judged else []
     rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in to_judge]

@@ -27,6 +27,7 @@ def publish(settings: Settings) -> int:
     with leases.hold(settings, [RELEASES], owner="release"):
         verdicts = newest_verdicts(settings)
         _refuse_unjudged(verdicts)
+        _refuse_other_silver(settings, verdicts)
         versions = {name: int(row["version"]) for name, row in verdicts.items()}
         current = latest_release(settings)
         if current and {row["table"]: row["version"] for row in current} == versions:
@@ -68,6 +69,17 @@ def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
         if len(set(found.values())) > 1:
             text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
             raise GateClosed(f"the gates judged different moments ({text}): run silver, gold and their gates again")
+
+
+def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]) -> None:
+    """Gold must have been made of exactly the silver that is released beside it."""
+    wrong = [
+        f"{name} at version {version}, of which version {verdicts[name]['version']} was judged"
+        for name, version in control.versions_read_by_gold(settings).items()
+        if version != verdicts[name]["version"]
+    ]
+    if wrong:
+        raise GateClosed(f"gold was made of {', '.join(wrong)}: run gate silver, gold and gate gold again")
 
 
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -107,6 +107,35 @@ SILVER_ACCOUNTS = Table(
 
 _WINDOW = "window_start timestamp, window_end timestamp, type string, transactions bigint, amount decimal(38,2)"
 DAILY_TOTALS = Table("gold.daily_totals", _WINDOW, keys=("window_start", "type"))
+SLIDING_TOTALS = Table("gold.sliding_totals", _WINDOW, keys=("window_start", "type"))
+CUMULATIVE_TOTALS = Table("gold.cumulative_totals", _WINDOW, keys=("window_start", "window_end", "type"))
+CUSTOMER_SESSIONS = Table(
+    "gold.customer_sessions",
+    "customer_id string, session_start timestamp, session_end timestamp, transactions bigint, amount decimal(38,2)",
+    keys=("customer_id", "session_start"),
+)
+WEEKLY_TOP_CUSTOMERS = Table(
+    "gold.weekly_top_customers",
+    "window_start timestamp, window_end timestamp, rank int, customer_id string, transactions bigint",
+    keys=("window_start", "rank"),
+)
+LARGE_CREDITS = Table(
+    "gold.large_credits",
+    f"""transaction_id string, event_at timestamp, account_id string, customer_id string, amount decimal(18,2),
+    balance decimal(18,2), {_COORDINATES}""",
+    keys=("transaction_id",),
+)
+DEBIT_CREDIT_PAIRS = Table(
+    "gold.debit_credit_pairs",
+    "debit_id string, credit_id string, customer_id string, debit_at timestamp, credit_at timestamp",
+    keys=("debit_id", "credit_id"),
+)
+DISTRICT_MINUTES = Table(
+    "gold.district_minutes",
+    "minute timestamp, district_id int, transactions bigint, amount decimal(38,2), average_5m decimal(18,1)",
+    keys=("minute", "district_id"),
+)
+DEBIT_SHARE = Table("gold.debit_share", "day date, debits bigint, credits bigint, debit_share_percent decimal(7,4)", keys=("day",))
 CUSTOMER_ACTIVITY = Table(
     "gold.customer_activity",
     """customer_id string, transactions bigint, credits decimal(38,2), debits decimal(38,2),
@@ -129,7 +158,8 @@ ACCOUNT_BALANCES = Table(
 BATCHES = Table(
     "control.batches",
     """run_id string, job string, table string, first_batch bigint, last_batch bigint, input bigint, output bigint, duplicates bigint,
-    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp, _newest_event_at timestamp""",
+    quarantined bigint, superseded bigint, no_change bigint, rules_version string, finished_at timestamp,
+    _newest_event_at timestamp, _read_versions string""",
 )
 QUALITY_RESULTS = Table(
     "control.quality_results",
@@ -162,7 +192,20 @@ SILVER = (
     SILVER_ACCOUNTS,
     ACCOUNTS_QUARANTINE,
 )
-GOLD = (DAILY_TOTALS, CUSTOMER_ACTIVITY, ENRICHED_TRANSACTIONS, ACCOUNT_BALANCES)
+GOLD = (
+    DAILY_TOTALS,
+    SLIDING_TOTALS,
+    CUMULATIVE_TOTALS,
+    CUSTOMER_SESSIONS,
+    WEEKLY_TOP_CUSTOMERS,
+    CUSTOMER_ACTIVITY,
+    LARGE_CREDITS,
+    ENRICHED_TRANSACTIONS,
+    DEBIT_CREDIT_PAIRS,
+    ACCOUNT_BALANCES,
+    DISTRICT_MINUTES,
+    DEBIT_SHARE,
+)
 CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, HOLES)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 

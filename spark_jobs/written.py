@@ -70,7 +70,8 @@ def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
 def open_query(settings: Settings, written: Written, versions: dict[str, int]) -> Callable[[str], pa.Table]:
     """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
 
-    `versions` are those of the tables of the judged layer, by name; tables of the layer below are read as they are now.
+    `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
+    they are now.
     """
     builder = QueryBuilder()
     layers = _BELOW[written.table.layer]

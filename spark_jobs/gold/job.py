@@ -4,6 +4,7 @@ It follows silver's change feeds. How far a gold table follows is the silver ver
 anywhere and be repeated.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from pyspark.sql import functions as F
 
 from spark_jobs import control, sinks, sources, tables
 from spark_jobs.errors import LedgerError
-from spark_jobs.gold import enrichment, totals
+from spark_jobs.gold import amend, totals, windows
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
 log = logging.getLogger(__name__)
 
 APPLICATION = "gold"
+FOLLOWED = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Sum:
 
 
 SUMS = (
-    Sum(tables.DAILY_TOTALS, totals.daily_totals, totals.ADD_TOTALS),
+    Sum(tables.DAILY_TOTALS, windows.daily_totals, windows.ADD_TOTALS),
+    Sum(tables.SLIDING_TOTALS, windows.sliding_totals, windows.ADD_TOTALS),
+    Sum(tables.CUMULATIVE_TOTALS, windows.cumulative_totals, windows.ADD_TOTALS),
     Sum(tables.CUSTOMER_ACTIVITY, totals.customer_activity, totals.ADD_ACTIVITY),
     Sum(tables.ACCOUNT_BALANCES, totals.account_balances, totals.ADD_BALANCES),
 )
@@ -42,69 +46,60 @@ SUMS = (
 
 def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
     """Bring every gold table up to silver, which stands still while this runs, and record how far in control.batches."""
-    follow_customers(spark, settings)
+    follow_dimension(spark, settings, tables.SILVER_CUSTOMERS, tables.ENRICHED_TRANSACTIONS, amend.enriched)
+    follow_dimension(spark, settings, tables.SILVER_ACCOUNTS, tables.DISTRICT_MINUTES, amend.minutes_of)
     follow_transactions(spark, settings)
     _record(settings, run_id)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
-    """Add what silver.transactions gained to the sums, and enrich it."""
+    """Add what silver.transactions gained to the sums, and amend the tables that are more than sums."""
+    amendments = {
+        tables.CUSTOMER_SESSIONS: amend.sessions_of,
+        tables.WEEKLY_TOP_CUSTOMERS: amend.weeks_of,
+        tables.LARGE_CREDITS: amend.large_credits(settings.large_credit),
+        tables.ENRICHED_TRANSACTIONS: amend.enriched,
+        tables.DEBIT_CREDIT_PAIRS: amend.pairs_of,
+        tables.DISTRICT_MINUTES: amend.minutes_of,
+        tables.DEBIT_SHARE: amend.debit_share,  # reads daily_totals, which are up to date by then
+    }
 
     def take(changes: DataFrame, last: int) -> None:
         rows = _inserted(changes).localCheckpoint()
         for each in SUMS:
-            fresh = _not_applied(rows, settings, each.table, APPLICATION)
+            contribution = each.contribution(_not_applied(rows, settings, each.table))
             sinks.merge_rows(
-                each.contribution(fresh),
-                settings,
-                each.table,
-                application=APPLICATION,
-                upto=last,
-                on=each.table.keys,
-                matched=each.addition,
+                contribution, settings, each.table, application=APPLICATION, upto=last, on=each.table.keys, matched=each.addition
             )
-        enriched = _not_applied(rows, settings, tables.ENRICHED_TRANSACTIONS, APPLICATION)
-        customers = sources.read_table(rows.sparkSession, settings, tables.SILVER_CUSTOMERS)
-        sinks.merge_rows(
-            enrichment.enrich(enriched, customers),
-            settings,
-            tables.ENRICHED_TRANSACTIONS,
-            application=APPLICATION,
-            upto=last,
-            on=tables.ENRICHED_TRANSACTIONS.keys,
-        )
+        for table, amendment in amendments.items():
+            _amend(_not_applied(rows, settings, table), settings, table, amendment, APPLICATION, last)
 
-    targets = (*(each.table for each in SUMS), tables.ENRICHED_TRANSACTIONS)
+    targets = (*(each.table for each in SUMS), *amendments)
     _follow(spark, settings, tables.SILVER_TRANSACTIONS, targets, APPLICATION, take)
 
 
-def follow_customers(spark: SparkSession, settings: Settings) -> None:
-    """Amend the enriched rows, if there are any yet, of customers whose history changed."""
-    application = f"{APPLICATION} customers"
+def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: Table, amendment: amend.Amendment) -> None:
+    """Amend a table for the transactions of customers or accounts whose history changed, if it has any rows yet."""
+    application = f"{APPLICATION} {dimension.name}"
+    key = dimension.keys[0]
 
     def take(changes: DataFrame, last: int) -> None:
-        if sinks.applied(settings, tables.ENRICHED_TRANSACTIONS, APPLICATION) is None:
+        if sinks.applied(settings, table, APPLICATION) is None:
             return
-        spark = changes.sparkSession
-        touched = changes.select("customer_id").distinct()
-        present = sources.read_table(spark, settings, tables.ENRICHED_TRANSACTIONS).join(touched, on="customer_id", how="left_semi")
-        customers = sources.read_table(spark, settings, tables.SILVER_CUSTOMERS).join(touched, on="customer_id", how="left_semi")
-        transactions = present.select(*tables.SILVER_TRANSACTIONS.columns)
-        amended = sinks.difference(
-            present.select(*tables.ENRICHED_TRANSACTIONS.columns),
-            enrichment.enrich(transactions, customers),
-            on=tables.ENRICHED_TRANSACTIONS.keys,
-        )
-        sinks.merge_rows(
-            amended,
-            settings,
-            tables.ENRICHED_TRANSACTIONS,
-            application=application,
-            upto=last,
-            on=tables.ENRICHED_TRANSACTIONS.keys,
-        )
+        silver = sources.read_table(changes.sparkSession, settings, tables.SILVER_TRANSACTIONS)
+        rows = silver.join(changes.select(key).distinct(), on=key, how="left_semi")
+        _amend(rows, settings, table, amendment, application, last)
 
-    _follow(spark, settings, tables.SILVER_CUSTOMERS, (tables.ENRICHED_TRANSACTIONS,), application, take)
+    _follow(spark, settings, dimension, (table,), application, take)
+
+
+def _amend(rows: DataFrame, settings: Settings, table: Table, amendment: amend.Amendment, application: str, upto: int) -> None:
+    def read(other: Table) -> DataFrame:
+        return sources.read_table(rows.sparkSession, settings, other)
+
+    present, wanted = amendment(rows, read)
+    changed = sinks.difference(present.select(*table.columns), wanted.select(*table.columns), on=table.keys)
+    sinks.merge_rows(changed, settings, table, application=application, upto=upto, on=table.keys, deletes_where="s._is_gone")
 
 
 def _follow(
@@ -144,26 +139,26 @@ def _inserted(changes: DataFrame) -> DataFrame:
     return changes
 
 
-def _not_applied(rows: DataFrame, settings: Settings, table: Table, application: str) -> DataFrame:
-    return rows.where(F.col("_commit_version") > (sinks.applied(settings, table, application) or 0))
+def _not_applied(rows: DataFrame, settings: Settings, table: Table) -> DataFrame:
+    return rows.where(F.col("_commit_version") > (sinks.applied(settings, table, APPLICATION) or 0))
 
 
 def _record(settings: Settings, run_id: str) -> None:
-    """One row a gold table in control.batches: the bronze batches that it now answers for, silver's rows of them, its own rows."""
+    """Note in control.batches, in one commit: the bronze batches that gold answers for, and the silver versions that it read.
+
+    input: silver's rows of these batches; output: all rows of the gold table.
+    """
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
-    last = max((row["last_batch"] for row in silver), default=0)
-    for table in tables.GOLD:
-        done = control.last_batch(settings, APPLICATION, table.name)
-        if done >= last:
-            continue
-        row = {
-            "run_id": run_id,
-            "job": APPLICATION,
-            "table": table.name,
-            "first_batch": done + 1,
-            "last_batch": last,
-            "input": sum(row["output"] for row in silver if row["first_batch"] > done),
-            "output": DeltaTable(str(table.path(settings))).count(),
-            "finished_at": datetime.now(UTC),
-        }
-        control.append(settings, tables.BATCHES, [row], once=(f"{APPLICATION}/{table.name}", last))
+    done, last = control.last_batch(settings, APPLICATION, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
+    versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in FOLLOWED}
+    common = {
+        "run_id": run_id,
+        "job": APPLICATION,
+        "first_batch": min(done + 1, last),
+        "last_batch": last,
+        "input": sum(row["output"] for row in silver if row["first_batch"] > done),
+        "finished_at": datetime.now(UTC),
+        "_read_versions": json.dumps(versions),
+    }
+    rows = [common | {"table": table.name, "output": DeltaTable(str(table.path(settings))).count()} for table in tables.GOLD]
+    control.append(settings, tables.BATCHES, rows, once=(APPLICATION, sum(versions.values())))

@@ -1,22 +1,9 @@
-"""Gold tables that are sums: each new row of silver adds to one row of theirs. Pure."""
+"""Gold tables of one row a customer or account: each new row of silver adds to one of theirs. Pure."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-ARRIVAL = ["_batch", "_topic", "_partition", "_offset"]
-
-
-def daily_totals(transactions: DataFrame) -> DataFrame:
-    """gold.daily_totals of some silver rows: tumbling windows of one UTC day, per type. No row for a day without any."""
-    return (
-        transactions.groupBy(F.window("event_at", "1 day").alias("window"), "type")
-        .agg(F.count("*").alias("transactions"), _sum("amount").alias("amount"))
-        .select("window.start", "window.end", "type", "transactions", "amount")
-        .toDF("window_start", "window_end", "type", "transactions", "amount")
-    )
-
-
-ADD_TOTALS = {"transactions": "t.transactions + s.transactions", "amount": "t.amount + s.amount"}
+from spark_jobs.tables import ARRIVAL
 
 
 def customer_activity(transactions: DataFrame) -> DataFrame:

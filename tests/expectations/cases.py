@@ -1,49 +1,24 @@
 """One case for each way in which a table can be wrong: what is broken, and which expectations of which table must say so."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any
 
-from tests.expectations.warehouse import DAY, FIRST_VERSION, LOADED, Row, Rows, at, bronze, daily, quarantined, run_of, transaction
-
-Change = Callable[[Rows], None]
-
-
-@dataclass(frozen=True)
-class Case:
-    """`change` breaks good rows; of `table`, exactly the expectations in `failed` must fail."""
-
-    table: str
-    failed: frozenset[str]
-    change: Change
-    which: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.table}-{'+'.join(sorted(self.failed))}{self.which}"
-
-
-def case(table: str, failed: str, change: Change, which: str = "") -> Case:
-    return Case(table, frozenset(failed.split()), change, which)
-
-
-def put(table: str, row: int = -1, **values: Any) -> Change:
-    """Overwrite values of one row."""
-    return lambda rows: rows[table][row].update(values)
-
-
-def add(table: str, *new: Row) -> Change:
-    return lambda rows: rows[table].extend(new)
-
-
-def drop(table: str, row: int = -1) -> Change:
-    return lambda rows: rows[table].__delitem__(row)
-
-
-def again(table: str, row: int = -1, **values: Any) -> Change:
-    """Add a copy of a row, with other values."""
-    return lambda rows: rows[table].append(rows[table][row] | values)
+from tests.expectations.changes import Case, Change, add, again, case, drop, put
+from tests.expectations.warehouse import (
+    DAY,
+    FIRST_VERSION,
+    LOADED,
+    Rows,
+    at,
+    bronze,
+    daily,
+    hour,
+    quarantined,
+    run_of,
+    session,
+    totals,
+    transaction,
+)
 
 
 def bronze_cases(topic: str) -> list[Case]:
@@ -191,6 +166,103 @@ GOLD = [
     case(AB, "rows_that_are_not_the_last", put(AB, 0, balance=Decimal("999.99")), "-balance"),
 ]
 
+
+def overlapping_sessions(rows: Rows) -> None:
+    """What should be one session is two: both as long as they may be, together what the customer has."""
+    rows[CS][0].update(session_end=hour(20), transactions=1, amount=Decimal("0.01"))
+    rows[CS].append(session(1, 9, 22, 2, "140.10"))
+
+
+def swapped_tie(rows: Rows) -> None:
+    """Two customers of as many transactions, in the wrong order."""
+    first, second = rows[WT]
+    first.update(customer_id="C00000002", transactions=1)
+    second.update(customer_id="C00000001", transactions=1)
+
+
+def lost_credit(rows: Rows) -> None:
+    """A credit of the second batch that is larger than one in the table."""
+    rows[T].append(transaction(5, at(1, 1, 2), "Credit", "9007199254740993.01", who=2, hour=12))
+
+
+ST, CT, CS = "gold.sliding_totals", "gold.cumulative_totals", "gold.customer_sessions"
+WT, LC, DP = "gold.weekly_top_customers", "gold.large_credits", "gold.debit_credit_pairs"
+DM, DS = "gold.district_minutes", "gold.debit_share"
+MINUTE = timedelta(minutes=1)
+MIDNIGHT = 8  # row of ST: the window of credits that starts at DAY; CT's rows are one short step each, then 10:00-12:00 and on
+GOLD_OF_TIMES = [
+    case(ST, "missing_values", put(ST, window_end=None)),
+    case(ST, "wrong_windows", put(ST, window_end=hour(35)), "-end"),
+    case(ST, "wrong_windows", put(ST, 0, window_start=hour(-15), window_end=hour(9)), "-odd-hour"),
+    case(ST, "empty_windows", add(ST, totals("Debit", 12, 36, 0, "0.00"))),
+    case(ST, "unknown_types unequal_sums", put(ST, type="debit")),
+    case(ST, "repeated_keys transactions_difference unequal_sums", again(ST)),
+    case(ST, "transactions_difference", put(ST, transactions=2)),
+    case(ST, "unequal_sums", put(ST, -2, amount=Decimal("9007199254740993.01")), "-by-one-cent"),
+    case(ST, "days_that_differ unequal_sums", put(ST, MIDNIGHT, amount=Decimal("9007199254741093.11"))),
+    case(ST, "days_that_differ transactions_difference unequal_sums", lambda rows: rows[ST].clear(), "-no-rows"),
+    case(CT, "missing_values skipped_steps days_that_differ", put(CT, window_end=None)),
+    case(CT, "wrong_windows skipped_steps steps_that_differ", put(CT, 0, window_end=hour(9))),
+    case(CT, "empty_windows steps_that_differ", put(CT, 0, transactions=0)),
+    case(CT, "unknown_types skipped_steps steps_that_differ", put(CT, 0, type="credit")),
+    case(CT, "repeated_keys skipped_steps", again(CT)),
+    case(CT, "skipped_steps", drop(CT, 3)),
+    case(CT, "falling_sums steps_that_differ", put(CT, 3, transactions=1)),
+    case(CT, "days_that_differ", put(DT, amount=Decimal("40.02"))),
+    case(CT, "steps_that_differ", drop(CT, 0)),
+    case(CT, "days_that_differ steps_that_differ", lambda rows: rows[CT].clear(), "-no-rows"),
+    case(CS, "missing_values unequal_sums", put(CS, amount=None)),
+    case(CS, "wrong_figures unequal_sums", put(CS, amount=Decimal("-0.01"))),
+    case(CS, "wrong_lengths customers_that_differ", put(CS, session_end=hour(22)), "-short"),
+    case(CS, "wrong_lengths customers_that_differ", put(CS, 0, session_start=hour(-14)), "-long"),
+    case(CS, "repeated_keys overlapping_sessions customers_that_differ transactions_difference unequal_sums", again(CS)),
+    case(CS, "overlapping_sessions", overlapping_sessions),
+    case(CS, "customers_that_differ", put(CS, customer_id="C00000003")),
+    case(CS, "transactions_difference customers_that_differ", put(CS, 0, transactions=4)),
+    case(CS, "unequal_sums", put(CS, amount=Decimal("9007199254740993.01"))),
+    case(CS, "customers_that_differ transactions_difference unequal_sums", lambda rows: rows[CS].clear(), "-no-rows"),
+    case(WT, "missing_values rows_that_differ_from_silver", put(WT, customer_id=None)),
+    case(WT, "wrong_windows", put(WT, window_end=hour(0))),
+    case(WT, "wrong_figures weeks_with_holes wrong_order rows_that_differ_from_silver", put(WT, rank=0)),
+    case(WT, "repeated_keys repeated_customers", again(WT)),
+    case(WT, "repeated_customers rows_that_differ_from_silver", put(WT, customer_id="C00000001")),
+    case(WT, "weeks_with_holes rows_that_differ_from_silver", put(WT, rank=3)),
+    case(WT, "wrong_order rows_that_differ_from_silver", put(WT, transactions=4), "-counts"),
+    case(WT, "wrong_order rows_that_differ_from_silver", swapped_tie, "-tie"),
+    case(WT, "rows_that_differ_from_silver", put(WT, 0, transactions=2)),
+    case(WT, "rows_that_differ_from_silver", lambda rows: rows[WT].clear(), "-no-rows"),
+    case(LC, "missing_coordinates rows_that_differ_from_silver", put(LC, _offset=None)),
+    case(LC, "missing_values rows_that_differ_from_silver", put(LC, amount=None)),
+    case(LC, "repeated_keys", again(LC)),
+    case(LC, "rows_that_differ_from_silver", put(LC, balance=Decimal("1000.01")), "-balance"),
+    case(LC, "rows_that_differ_from_silver", put(T, type="Debit"), "-debit"),
+    case(LC, "lost_credits", lost_credit),
+    case(DP, "missing_values rows_that_differ_from_silver", put(DP, customer_id=None)),
+    case(DP, "wrong_times rows_that_differ_from_silver", put(DP, debit_at=hour(8) - MINUTE), "-early"),
+    case(DP, "wrong_times rows_that_differ_from_silver", put(DP, debit_at=hour(9) + MINUTE), "-after"),
+    case(DP, "repeated_keys", again(DP)),
+    case(DP, "rows_that_differ_from_silver", put(DP, customer_id="C00000002"), "-customer"),
+    case(DP, "rows_that_differ_from_silver lost_pairs", put(DP, debit_id="T2"), "-debit"),
+    case(DP, "lost_pairs", drop(DP)),
+    case(DM, "missing_values", put(DM, district_id=None)),
+    case(DM, "wrong_minutes minutes_that_differ", put(DM, minute=hour(11) + timedelta(seconds=1))),
+    case(DM, "wrong_figures averages_that_differ minutes_that_differ transactions_difference", put(DM, transactions=0)),
+    case(DM, "wrong_averages averages_that_differ", put(DM, average_5m=Decimal("0.3"))),
+    case(DM, "repeated_keys averages_that_differ minutes_that_differ transactions_difference unequal_sums", again(DM)),
+    case(DM, "averages_that_differ", put(DM, average_5m=Decimal("0.4"))),
+    case(DM, "minutes_that_differ", put(DM, minute=hour(12)), "-minute"),
+    case(DM, "minutes_that_differ unequal_sums", put(DM, 0, amount=Decimal("0.02")), "-by-one-cent"),
+    case(DM, "minutes_that_differ transactions_difference unequal_sums", lambda rows: rows[DM].clear(), "-no-rows"),
+    case(DS, "missing_values", put(DS, debit_share_percent=None)),
+    case(DS, "wrong_figures wrong_shares", put(DS, debit_share_percent=Decimal("100.0001"))),
+    case(DS, "wrong_shares", put(DS, debit_share_percent=Decimal("49.9999"))),
+    case(DS, "repeated_keys days_that_differ", again(DS)),
+    case(DS, "falling_counts days_that_differ", again(DS, day=DAY.date() - timedelta(days=1), debits=3, credits=3)),
+    case(DS, "days_that_differ", put(DS, day=DAY.date() + timedelta(days=1))),
+    case(DS, "transactions_difference days_that_differ", put(DS, debits=3, credits=3)),
+    case(DS, "days_that_differ transactions_difference", lambda rows: rows[DS].clear(), "-no-rows"),
+]
+
 CASES = [
     *bronze_cases("transactions"),
     *quarantine_cases("transactions"),
@@ -198,4 +270,5 @@ CASES = [
     *dimension_cases("accounts", "account_id", "A00000002"),
     *TRANSACTIONS,
     *GOLD,
+    *GOLD_OF_TIMES,
 ]

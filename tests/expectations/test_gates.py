@@ -131,7 +131,11 @@ def test_a_table_changed_without_new_batches_is_judged_in_full(copy_home: Copy) 
     assert float(rows[0]["amount"]) == float(good_rows()["gold.daily_totals"][0]["amount"])
     write(settings, {"gold.daily_totals": rows}, mode="overwrite")
     verdict = run_gate(settings, "gold", 2)
-    assert [(failed["table"], failed["expectation"]) for failed in verdict["failed"]] == [("gold.daily_totals", "unequal_sums")]
+    assert {failed["table"]: failed["expectation"] for failed in verdict["failed"]} == {
+        "gold.daily_totals": "unequal_sums",
+        "gold.sliding_totals": "days_that_differ",
+        "gold.cumulative_totals": "days_that_differ",
+    }
     assert verdict["tables"]["gold.enriched_transactions"]["first_batch"] == 1
 
 

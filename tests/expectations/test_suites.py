@@ -12,7 +12,8 @@ from expectations.profile import Profile, measure_table
 from expectations.suites import FOLDER, Suite, read_suite
 from spark_jobs.tables import LAYERS
 from spark_jobs.written import Written, open_query
-from tests.expectations.cases import CASES, Case
+from tests.expectations.cases import CASES
+from tests.expectations.changes import Case
 from tests.expectations.warehouse import LOADED, good_rows, settings_of, table_named, write
 
 pytestmark = pytest.mark.xdist_group("expectations")

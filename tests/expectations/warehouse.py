@@ -119,6 +119,7 @@ def good_rows() -> Rows:
             balance("A00000001", 10, 3, "100.10", "40.01", at(0, 1, 1)),
             balance("A00000002", 11, 1, "9007199254740993.00", "0.00", at(1, 0, 2)),
         ],
+        **gold_of_times(second[1]),
         "control.batches": [
             run_of("silver", "silver.transactions", 1, 1, input=3, output=2, quarantined=1),
             run_of("silver", "silver.transactions", 2, 2, input=3, output=2, duplicates=1),
@@ -129,9 +130,54 @@ def good_rows() -> Rows:
     }
 
 
-def daily(kind: str, transactions: int, amount: str) -> Row:
-    window = {"window_start": DAY, "window_end": DAY + timedelta(days=1)}
+def gold_of_times(large: Row) -> Rows:
+    """Rows of the gold tables over windows of time, sessions, pairs and minutes."""
+    credits_, debits = ("100.10", "9007199254740993.00", "9007199254741093.10"), ("0.01", "40.00", "40.01")
+    sums = (("Credit", *credits_), ("Debit", *debits))
+    both_slide = [totals(kind, start, start + 24, 2, both) for kind, _, _, both in sums for start in range(-12, 9, 2)]
+    both_grow = [totals(kind, 0, end, 2, both) for kind, _, _, both in sums for end in range(12, 25, 2)]
+    week = {"window_start": datetime(2012, 12, 27, tzinfo=UTC), "window_end": datetime(2013, 1, 3, tzinfo=UTC)}
+    minutes = ((8, 1, "0.01"), (9, 1, "100.10"), (10, 1, "40.00"), (11, -1, "9007199254740993.00"))
+    return {
+        "gold.sliding_totals": [
+            *(totals(kind, -14, 10, 1, first) for kind, first, _, _ in sums),
+            *both_slide,
+            *(totals(kind, 10, 34, 1, second) for kind, _, second, _ in sums),
+        ],
+        "gold.cumulative_totals": [*(totals(kind, 0, 10, 1, first) for kind, first, _, _ in sums), *both_grow],
+        "gold.customer_sessions": [session(1, 8, 22, 3, "140.11"), session(2, 11, 23, 1, "9007199254740993.00")],
+        "gold.weekly_top_customers": [
+            week | {"rank": 1, "customer_id": "C00000001", "transactions": 3},
+            week | {"rank": 2, "customer_id": "C00000002", "transactions": 1},
+        ],
+        "gold.large_credits": [{name: large[name] for name in tables.LARGE_CREDITS.columns}],
+        "gold.debit_credit_pairs": [
+            {"debit_id": "T3", "credit_id": "T1", "customer_id": "C00000001", "debit_at": hour(8), "credit_at": hour(9)},
+        ],
+        "gold.district_minutes": [
+            {"minute": hour(at_), "district_id": district, "transactions": 1, "amount": Decimal(amount), "average_5m": Decimal("0.2")}
+            for at_, district, amount in minutes
+        ],
+        "gold.debit_share": [{"day": DAY.date(), "debits": 2, "credits": 2, "debit_share_percent": Decimal("50.0000")}],
+    }
+
+
+def hour(number: int) -> datetime:
+    return DAY + timedelta(hours=number)
+
+
+def totals(kind: str, start: int, end: int, transactions: int, amount: str) -> Row:
+    window = {"window_start": hour(start), "window_end": hour(end)}
     return {**window, "type": kind, "transactions": transactions, "amount": Decimal(amount)}
+
+
+def session(who: int, start: int, end: int, transactions: int, amount: str) -> Row:
+    sums = {"transactions": transactions, "amount": Decimal(amount)}
+    return {"customer_id": f"C{who:08}", "session_start": hour(start), "session_end": hour(end), **sums}
+
+
+def daily(kind: str, transactions: int, amount: str) -> Row:
+    return totals(kind, 0, 24, transactions, amount)
 
 
 def balance(account: str, hour: int, transactions: int, credits_: str, debits: str, coordinates: Row) -> Row:
