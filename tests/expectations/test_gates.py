@@ -22,7 +22,6 @@ from spark_jobs.written import find_written, version_upto
 from tests.expectations.warehouse import LOADED, at, bronze, good_rows, quarantined, run_of, settings_of, table_named, transaction, write
 
 pytestmark = pytest.mark.xdist_group("expectations")
-
 Copy = Callable[[], Settings]
 
 
@@ -35,7 +34,7 @@ def run_gate(settings: Settings, layer: str, number: int = 1) -> dict[str, Any]:
 
 
 def results(settings: Settings, layer: str) -> dict[str, dict[str, Any]]:
-    rows = sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"])
+    rows = control.read(settings, QUALITY_RESULTS).sort_by("_judged_at").to_pylist()
     return {row["table"]: row for row in rows if row["layer"] == layer}
 
 

@@ -160,4 +160,4 @@ def test_readers_get_the_released_version(tmp_path: Path) -> None:
     program = fenced("python") + "\nprint(list(totals['type']))"
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LEDGER_")}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("['Credit']\n", "")
+    assert (done.returncode, done.stdout) == (0, "['Credit']\n"), done.stderr
