@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from spark_jobs import control
 from spark_jobs.errors import LedgerError
@@ -105,7 +105,9 @@ def close_account(settings: Settings, release: Release) -> Account:
 def table_rows(settings: Settings, release: Release) -> dict[str, int]:
     """Rows of each table that a release names, counted at the version that it names."""
     tables = [table for layer in LAYERS.values() for table in layer if table.name in release.versions]
-    return {table.name: int(_query(_open(settings, table, release), "SELECT count(*) AS n FROM t")["n"][0].as_py()) for table in tables}
+    return {
+        table.name: int(control.query(_open(settings, table, release), "SELECT count(*) AS n FROM t")["n"][0].as_py()) for table in tables
+    }
 
 
 def newest_verdicts(settings: Settings) -> list[Gate]:
@@ -137,7 +139,7 @@ def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[in
     if not DeltaTable.is_deltatable(path):
         return {}
     per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"
-    rows = _query(DeltaTable(path), per_partition).to_pylist()
+    rows = control.query(DeltaTable(path), per_partition).to_pylist()
     return {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == topic}
 
 
@@ -164,7 +166,7 @@ def _open(settings: Settings, table: Table, release: Release) -> DeltaTable:
 
 def _coordinates(table: DeltaTable, last_batch: int | None = None) -> pa.Table:
     """The coordinates of a table's rows, up to a batch."""
-    rows = _query(table, "SELECT _topic, _partition, _offset, _batch FROM t").cast(COORDINATES_AND_BATCH)
+    rows = control.query(table, "SELECT _topic, _partition, _offset, _batch FROM t").cast(COORDINATES_AND_BATCH)
     if last_batch is not None:
         rows = rows.filter(pc.less_equal(rows["_batch"], last_batch))
     return rows.select(COORDINATES)
@@ -173,8 +175,3 @@ def _coordinates(table: DeltaTable, last_batch: int | None = None) -> pa.Table:
 def _repeated(coordinates: pa.Table) -> int:
     counts = coordinates.group_by(COORDINATES).aggregate([([], "count_all")])
     return int(counts.filter(pc.greater(counts["count_all"], 1)).num_rows)
-
-
-def _query(table: DeltaTable, sql: str) -> pa.Table:
-    """The result of a query over a table, which it names `t`. Unlike pyarrow's reader this one knows deletion vectors."""
-    return pa.table(QueryBuilder().register("t", table).execute(sql).read_all())

@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPart
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
+from spark_jobs import control
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
@@ -24,11 +25,10 @@ def check_start(start: str | None) -> None:
 
 def known_offsets(settings: Settings, table: Table) -> Offsets:
     """The last offset that bronze holds of each partition."""
-    columns = ["_topic", "_partition", "_offset"]
-    rows = DeltaTable(str(table.path(settings))).to_pyarrow_table(columns=columns)
+    sql = "select _topic, _partition, max(_offset) as last from t group by _topic, _partition"
     known: Offsets = {}
-    for row in rows.group_by(["_topic", "_partition"]).aggregate([("_offset", "max")]).to_pylist():
-        known.setdefault(row["_topic"], {})[str(row["_partition"])] = row["_offset_max"]
+    for row in control.query(DeltaTable(str(table.path(settings))), sql).to_pylist():
+        known.setdefault(row["_topic"], {})[str(row["_partition"])] = row["last"]
     return known
 
 
