@@ -232,8 +232,10 @@ def _parse_columns(ddl: str) -> list[tuple[str, str, bool]]:
     """(name, type, nullable) of each column of a comma-separated list; commas within brackets do not separate."""
     columns = []
     for part in re.split(r",(?![^<(]*[>)])\s*", " ".join(ddl.split())):
-        name, kind, rest = re.fullmatch(r"(\w+)[ :](\S+)( not null)?", part.strip()).groups()  # type: ignore[union-attr]
-        columns.append((name, kind, rest is None))
+        column = re.fullmatch(r"(\w+)[ :](\S+)( not null)?", part.strip())
+        if column is None:
+            raise ValueError(f"found {part!r}, expected a column as `name type`")
+        columns.append((column[1], column[2], column[3] is None))
     return columns
 
 
