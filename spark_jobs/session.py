@@ -63,7 +63,7 @@ def start_session(settings: Settings, name: str) -> "SparkSession":
     """The session of this process. Python workers run the driver's interpreter."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
     return builder.config(map={**submit_conf(settings)}).getOrCreate()

@@ -203,7 +203,7 @@ def test_empty_tables_without_batches_are_skipped(tmp_path: Path) -> None:
 def test_a_missing_column_closes(copy_home: Copy) -> None:
     settings = copy_home()
     path = str(table_named("silver.transactions").path(settings))
-    rows = DeltaTable(path).to_pyarrow_table().drop_columns(["amount"])
+    rows = control.read(settings, table_named("silver.transactions")).drop_columns(["amount"])
     write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite")
     verdict = run_gate(settings, "silver")
     failed = {failed["expectation"]: failed["found"] for failed in verdict["failed"]}

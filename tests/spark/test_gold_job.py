@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import sinks, tables
+from spark_jobs import control, sinks, tables
 from spark_jobs.gold import job
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import Table
@@ -79,7 +79,7 @@ def put_accounts(spark: SparkSession, settings: Settings, versions: list[Row], u
 
 
 def read(settings: Settings, table: Table) -> list[dict[str, Any]]:
-    return list(DeltaTable(str(table.path(settings))).to_pyarrow_table().to_pylist())
+    return list(control.query(DeltaTable(str(table.path(settings))), "select * from t").to_pylist())
 
 
 def found(settings: Settings, names: set[str]) -> dict[str, Found]:
