@@ -3,6 +3,8 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.gold.enrichment import is_valid_then
+
 MINUTES = 5
 UNKNOWN_DISTRICT = -1
 
@@ -20,8 +22,7 @@ def district_minutes(transactions: DataFrame, accounts: DataFrame) -> DataFrame:
     """
     a = accounts.select(F.col("account_id").alias("_account_id"), "district_id", "valid_from", "valid_to")
     is_same = F.col("account_id") == F.col("_account_id")
-    is_valid_then = (F.col("event_at") >= F.col("valid_from")) & (F.col("valid_to").isNull() | (F.col("event_at") < F.col("valid_to")))
-    located = transactions.join(a, on=is_same & is_valid_then, how="left").withColumn(
+    located = transactions.join(a, on=is_same & is_valid_then(), how="left").withColumn(
         "district_id", F.coalesce("district_id", F.lit(UNKNOWN_DISTRICT))
     )
     minutes = located.groupBy(minute_of("event_at").alias("minute"), "district_id").agg(

@@ -14,9 +14,8 @@ def enrich(transactions: DataFrame, customers: DataFrame) -> DataFrame:
     """
     c = customers.select(F.col("customer_id").alias("_customer_id"), "full_name", "city", "state", "valid_from", "valid_to", "is_deleted")
     is_same = F.col("customer_id") == F.col("_customer_id")
-    is_valid_then = (F.col("event_at") >= F.col("valid_from")) & (F.col("valid_to").isNull() | (F.col("event_at") < F.col("valid_to")))
     status = F.when(F.col("_customer_id").isNull(), "unknown").when(F.col("is_deleted"), "deleted").otherwise("matched")
-    joined = transactions.join(c, on=is_same & is_valid_then, how="left").withColumn("customer_status", status)
+    joined = transactions.join(c, on=is_same & is_valid_then(), how="left").withColumn("customer_status", status)
     customer = {
         "customer_full_name": mask_name(F.col("full_name")),
         "customer_city": F.col("city"),
@@ -25,6 +24,11 @@ def enrich(transactions: DataFrame, customers: DataFrame) -> DataFrame:
     }
     is_matched = F.col("customer_status") == "matched"
     return joined.withColumns({name: F.when(is_matched, value) for name, value in customer.items()}).select(*ENRICHED_TRANSACTIONS.columns)
+
+
+def is_valid_then() -> Column:
+    """Whether a version holds at `event_at`: from valid_from, included, to valid_to, excluded, if it has one."""
+    return (F.col("event_at") >= F.col("valid_from")) & (F.col("valid_to").isNull() | (F.col("event_at") < F.col("valid_to")))
 
 
 def mask_name(name: Column) -> Column:
