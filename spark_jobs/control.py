@@ -9,7 +9,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 
 from spark_jobs import leases
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, Table, ensure_tables
+from spark_jobs.tables import BATCHES, DECISIONS, Table, ensure_tables
 
 
 def read(settings: Settings, table: Table) -> pa.Table:
@@ -46,6 +46,20 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
         return
     properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
     write_deltalake(target, pa.Table.from_pylist(list(rows), schema=_schema(table)), mode="append", commit_properties=properties)
+
+
+def generation(settings: Settings) -> int:
+    """How often silver and gold were set back to a release, plus one. It rises with every roll-back and never falls."""
+    return max((int(row["generation"]) for row in read(settings, DECISIONS).to_pylist()), default=1)
+
+
+def application(settings: Settings, name: str) -> str:
+    """The transaction identifier (txnAppId) under which a job writes: `silver`, and `silver/2` after the first roll-back.
+
+    A table that was set back keeps the old identifier with its old, higher number, so writes under it would be skipped silently.
+    """
+    number = generation(settings)
+    return name if number == 1 else f"{name}/{number}"
 
 
 def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:

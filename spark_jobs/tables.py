@@ -176,6 +176,17 @@ CORRECTIONS = Table(
     "control.corrections",
     "_topic string, _partition int, _offset bigint, value binary, who string, why string, corrected_at timestamp",
 )
+REDRIVES = Table(
+    "control.redrives",
+    f"""run_id string, table string, rule string, rules_version string, {_COORDINATES}, outcome string, is_corrected boolean,
+    redriven_at timestamp, _newest_event_at timestamp, _silver_version bigint""",
+)
+RULE_SETS = Table("control.rule_sets", "topic string, version string, text string, recorded_at timestamp", keys=("topic", "version"))
+DECISIONS = Table(
+    "control.decisions",
+    """decided_at timestamp, choice string, layer string, who string, why string, run_id string, release_id bigint,
+    generation bigint""",
+)
 HOLES = Table(
     "control.holes",
     """table string, _topic string, _partition int, first_offset bigint, last_offset bigint, why string, recorded_at timestamp""",
@@ -206,7 +217,7 @@ GOLD = (
     DISTRICT_MINUTES,
     DEBIT_SHARE,
 )
-CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, HOLES)
+CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, RULE_SETS, DECISIONS, HOLES)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 
 
