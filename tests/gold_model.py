@@ -114,9 +114,7 @@ def pairs(rows: list[Row]) -> list[tuple[Any, ...]]:
 
 
 def activity(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    return [
-        (*key, len(own), *booked(own), own[0]["event_at"], own[-1]["event_at"]) for key, own in grouped(rows, "customer_id").items()
-    ]
+    return [(*key, len(own), *booked(own), own[0]["event_at"], own[-1]["event_at"]) for key, own in grouped(rows, "customer_id").items()]
 
 
 def balances(rows: Iterable[Row]) -> list[tuple[Any, ...]]:

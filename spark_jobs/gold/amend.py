@@ -19,7 +19,7 @@ from spark_jobs.tables import Table
 class Reader(Protocol):
     """Gives a table: silver.transactions as the change left it, the others as they are now."""
 
-    def __call__(self, table: Table, around: int | None = None) -> DataFrame:
+    def __call__(self, table: Table, /, around: int | None = None) -> DataFrame:
         """With `around`, of silver.transactions at least the rows of every day that is so many days, or fewer, from a changed row."""
 
 
