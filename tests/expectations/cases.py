@@ -9,6 +9,7 @@ from tests.expectations.warehouse import (
     FIRST_VERSION,
     LOADED,
     Rows,
+    account_day,
     at,
     bronze,
     daily,
@@ -185,9 +186,17 @@ def lost_credit(rows: Rows) -> None:
     rows[T].append(transaction(5, at(1, 1, 2), "Credit", "9007199254740993.01", who=2, hour=12))
 
 
+def unbalanced_day(rows: Rows) -> None:
+    """A debit on the day after, by which the balance did not move."""
+    rows[T].append(transaction(5, at(1, 1, 2), "Debit", "1.00", who=1, hour=33))
+    values = {"opening": Decimal("1000.00"), "difference": Decimal("1.00")}
+    rows[AD].append(account_day(1, "0.00", "1.00", transactions=1, day=hour(33).date(), **values))
+
+
 ST, CT, CS = "gold.sliding_totals", "gold.cumulative_totals", "gold.customer_sessions"
 WT, LC, DP = "gold.weekly_top_customers", "gold.large_credits", "gold.debit_credit_pairs"
-DM, DS = "gold.district_minutes", "gold.debit_share"
+DM, DS, AD = "gold.district_minutes", "gold.debit_share", "gold.account_days"
+OPENED = {"opening": Decimal("939.91"), "difference": Decimal("0.00")}  # balances, but the account's first day has no opening
 MINUTE = timedelta(minutes=1)
 MIDNIGHT = 8  # row of ST: the window of credits that starts at DAY; CT's rows are one short step each, then 10:00-12:00 and on
 GOLD_OF_TIMES = [
@@ -261,6 +270,16 @@ GOLD_OF_TIMES = [
     case(DS, "days_that_differ", put(DS, day=DAY.date() + timedelta(days=1))),
     case(DS, "transactions_difference days_that_differ", put(DS, debits=3, credits=3)),
     case(DS, "days_that_differ transactions_difference", lambda rows: rows[DS].clear(), "-no-rows"),
+    case(AD, "missing_values closings_that_are_not_the_last", put(AD, closing=None)),
+    case(AD, "missing_values", put(AD, difference=Decimal("0.00")), "-difference"),
+    case(AD, "wrong_figures days_that_differ", put(AD, transactions=0)),
+    case(AD, "wrong_differences wrong_openings days_that_do_not_balance", put(AD, 0, **OPENED | {"difference": Decimal("0.01")})),
+    case(AD, "repeated_keys wrong_openings", again(AD)),
+    case(AD, "wrong_openings", put(AD, 0, **OPENED)),
+    case(AD, "days_that_differ", put(AD, credits=Decimal("9007199254740993.01")), "-by-one-cent"),
+    case(AD, "days_that_differ", drop(AD), "-lost"),
+    case(AD, "closings_that_are_not_the_last", put(AD, closing=Decimal("1000.01"))),
+    case(AD, "days_that_do_not_balance", unbalanced_day, "-warning"),
 ]
 
 CASES = [
