@@ -86,6 +86,8 @@ TRANSACTIONS_LATE = Table(
     f"transaction_id string, event_at timestamp, watermark_at timestamp, late_by_seconds decimal(18,3), {_COORDINATES}",
     keys=_COORDINATE_KEYS,
 )
+# Where the row of each id is, so that looking for duplicates reads nothing else that grows.
+TRANSACTION_IDS = Table("silver.transaction_ids", f"id_hash bigint, {_COORDINATES}")
 TRANSACTIONS_QUARANTINE = _quarantine("transactions")
 CUSTOMERS_QUARANTINE = _quarantine("customers")
 ACCOUNTS_QUARANTINE = _quarantine("accounts")
@@ -211,6 +213,7 @@ SILVER = (
     SILVER_ACCOUNTS,
     ACCOUNTS_QUARANTINE,
 )
+SILVER_INDEXES = (TRANSACTION_IDS,)  # the silver job's own; made of silver, in no release
 GOLD = (
     DAILY_TOTALS,
     SLIDING_TOTALS,
