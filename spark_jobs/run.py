@@ -93,7 +93,7 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 def run_gate(settings: Settings, options: argparse.Namespace) -> None:
     """Judge what a layer's job wrote since the last judgement that passed. Starts no JVM."""
     rollback.finish(settings)
-    gates.run(settings, options.layer, run_id=options.run_id, verdict_file=options.verdict)
+    gates.run(settings, options.layer, options.run_id, verdict_file=options.verdict, limit_seconds=settings.gate_seconds)
 
 
 def run_release(settings: Settings, options: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ NAMES = [table.name for table in JUDGED]
 def profile_of(home: Path, table: str) -> Profile:
     settings = settings_of(home)
     last = 2 if "transactions" in table or table.startswith("gold") else 1
-    return measure_table(read_suite(table), open_query(settings, Written(table_named(table), 0, 1, last), {}))
+    return measure_table(read_suite(table), open_query(settings, Written(table_named(table), 0, 1, last), {}, LOADED))
 
 
 def test_every_table_has_a_suite_and_every_suite_a_table() -> None:
