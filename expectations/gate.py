@@ -83,14 +83,14 @@ def judge(
         except SuiteError as error:
             judgements.append(refusal(table, "suite", error))
     log.info("gate %s: measuring %d tables took %.1f s", layer, len(queries), time.monotonic() - begun)
-    judgements += judge_profiles(folder, layer, measured, run_id, now)
-    located = {suite.table: {measure.name: measure.first for measure in suite.measures if measure.first} for suite, _ in measured}
-    judgements = [_locate(each, queries[each.table], located.get(each.table, {})) for each in judgements]
+    judgements += judge_profiles(folder, layer, measured, queries, run_id, now)
     return sorted(judgements, key=lambda judgement: judgement.table)
 
 
-def judge_profiles(folder: Path, layer: str, measured: Sequence[tuple[Suite, Profile]], run_id: str, now: datetime) -> list[Judgement]:
-    """Judge measured tables in one run of Great Expectations."""
+def judge_profiles(
+    folder: Path, layer: str, measured: Sequence[tuple[Suite, Profile]], queries: Mapping[str, Query], run_id: str, now: datetime
+) -> list[Judgement]:
+    """Judge measured tables in one run of Great Expectations. What failed names the first row, where its suite says how to find it."""
     if not measured:
         return []
     try:
@@ -101,7 +101,8 @@ def judge_profiles(folder: Path, layer: str, measured: Sequence[tuple[Suite, Pro
         log.debug("waiting for Great Expectations")
         results = validate(folder, layer, measured, run_id, now)
         log.info("gate %s: Great Expectations took %.1f s, and %.1f s to start", layer, time.monotonic() - imported, imported - begun)
-        return [_judgement(suite, profile, *results[suite.table]) for suite, profile in measured]
+        judgements = [_judgement(suite, profile, *results[suite.table]) for suite, profile in measured]
+        return [_locate(judgement, suite, queries[suite.table]) for judgement, (suite, _) in zip(judgements, measured, strict=True)]
     except Exception as error:  # in doubt the gate is closed, and says why
         log.exception("Great Expectations failed")
         return [refusal(suite.table, "great_expectations", error) for suite, _ in measured]
@@ -139,8 +140,9 @@ def _bounds(kwargs: Mapping[str, Any]) -> str:
     return " and ".join(filter(None, limits)) or ", ".join(f"{name} {value}" for name, value in kwargs.items() if name != "column")
 
 
-def _locate(judgement: Judgement, query: Query, firsts: Mapping[str, str]) -> Judgement:
-    """The judgement with the first offending row behind what was found, where a suite says how to name it."""
+def _locate(judgement: Judgement, suite: Suite, query: Query) -> Judgement:
+    """The judgement with the first offending row behind what was found."""
+    firsts = {measure.name: measure.first for measure in suite.measures if measure.first}
     failures = (
         replace(failure, found=f"{failure.found}; first: {_first(query, firsts[failure.expectation])}")
         if failure.expectation in firsts

@@ -61,6 +61,13 @@ def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
     def with_wrong_sum(rows: Rows) -> None:
         next(row for row in rows["control.batches"] if row.items() >= job.items())["input"] = 3
 
+    def with_overlap(rows: Rows) -> None:
+        rows[table][0].update(closed)
+        again(table, 0, valid_from=later - timedelta(days=1), valid_to=None, is_current=True)(rows)
+
+    def with_two_ends(rows: Rows) -> None:
+        again(table, 0, valid_from=later)(rows)
+
     return [
         case(table, "rows_read", lambda rows: rows[f"bronze.{topic}"].clear()),
         case(table, "missing_coordinates", put(table, _offset=None)),
@@ -69,7 +76,10 @@ def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
         case(table, "backward_validity holes_and_overlaps wrong_current_marks", put(table, valid_to=FIRST_VERSION)),
         case(table, "wrong_current_marks keys_without_one_current_version", put(table, is_current=False)),
         case(table, "keys_without_one_current_version holes_and_overlaps", again(table)),
-        case(table, "holes_and_overlaps", with_gap),
+        case(table, "holes_and_overlaps", with_gap, "-hole"),
+        case(table, "holes_and_overlaps", with_overlap, "-overlap"),
+        case(table, "holes_and_overlaps keys_without_one_current_version", with_two_ends, "-never-ended"),
+        case(table, "holes_and_overlaps keys_without_one_current_version", put(table, **closed), "-ended-without-successor"),
         case(table, "lost_keys", add(f"bronze.{topic}", bronze(at(0, 2, 1, topic), partner.encode(), b"{}"))),
         case(table, "runs_that_do_not_add_up", with_wrong_sum),
         case(table, "quarantined_per_thousand", many_quarantined(topic, good=190), "-warning"),
@@ -89,6 +99,34 @@ def many_quarantined(topic: str, good: int, bad: int = 150) -> Change:
                 rows[f"silver.{topic}_quarantine"].append(quarantined(coordinates, key, b"{"))
             elif topic == "transactions":
                 rows["silver.transactions_duplicates"].append(rows["silver.transactions_duplicates"][0] | coordinates)
+
+    return change
+
+
+def volume_cases(table: str) -> list[Case]:
+    """Six runs before the judged ones, with far more rows, and judged ones with far more rows than the six."""
+
+    def change(before: int, judged: int) -> Change:
+        def runs(rows: Rows) -> None:
+            earlier = [run_of("silver", T, number, number, input=before, output=before) for number in range(-6, 0)]
+            rows["control.batches"].extend([*earlier, run_of("silver", T, 2, 2, input=judged, output=judged)])
+
+        return runs
+
+    return [
+        case(table, "volume_percent", change(before=1000, judged=0), "-few-warning"),
+        case(table, "volume_percent", change(before=2, judged=1000), "-many-warning"),
+    ]
+
+
+def strangers(count: int, **known: str) -> Change:
+    """Valid transactions of accounts and customers that nobody knows; `known` are ids that somebody does."""
+
+    def change(rows: Rows) -> None:
+        for number in range(count):
+            coordinates = at(2, number, 2)
+            rows["bronze.transactions"].append(bronze(coordinates, b"T", b"{}"))
+            rows[T].append(transaction(1000 + number, coordinates, "Debit", "1.00", who=77, hour=12) | known)
 
     return change
 
@@ -115,6 +153,9 @@ TRANSACTIONS = [
     case(T, "runs_that_do_not_add_up", add("control.batches", run_of("silver", T, 2, 2, input=3, output=2))),
     case(T, "quarantined_per_thousand", many_quarantined("transactions", good=190), "-warning"),
     case(T, "quarantined_per_thousand", many_quarantined("transactions", good=0), "-critical"),
+    *volume_cases(T),
+    case(T, "unknown_accounts_per_thousand", strangers(200, customer_id="C00000001"), "-warning"),
+    case(T, "unknown_customers_per_thousand", strangers(200, account_id="A00000001"), "-warning"),
     case(D, "missing_coordinates", put(D, _batch=None)),
     case(D, "missing_values", put(D, is_conflicting=None)),
     case(D, "repeated_coordinates", again(D)),
@@ -263,8 +304,18 @@ GOLD_OF_TIMES = [
     case(DS, "days_that_differ transactions_difference", lambda rows: rows[DS].clear(), "-no-rows"),
 ]
 
+
+def stale(rows: Rows) -> None:
+    """A second more than a day old, as Kafka says."""
+    for row in rows[B]:
+        row["_timestamp"] = LOADED - timedelta(days=1, seconds=1)
+
+
+B = "bronze.transactions"
 CASES = [
     *bronze_cases("transactions"),
+    *volume_cases(B),
+    case(B, "seconds_past_freshness", stale, "-warning"),
     *quarantine_cases("transactions"),
     *dimension_cases("customers", "customer_id", "C00000002"),
     *dimension_cases("accounts", "account_id", "A00000002"),
