@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -67,11 +68,13 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     return to_judge, standing
 
 
-def open_query(settings: Settings, written: Written, versions: Mapping[str, int], now: datetime) -> Callable[[str], pa.Table]:
+def open_query(
+    settings: Settings, written: Written, versions: Mapping[str, int], now: datetime, instead: Mapping[str, Path] | None = None
+) -> Callable[[str], pa.Table]:
     """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
 
     `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
-    they are now. `now` is the time of the judgement.
+    they are now. `now` is the time of the judgement. `instead` gives the folders of tables that are read in place of the stored ones.
     """
     builder = QueryBuilder()
     layers = _BELOW[written.table.layer]
@@ -86,7 +89,8 @@ def open_query(settings: Settings, written: Written, versions: Mapping[str, int]
         if name in ready:
             return
         table = tables[name]
-        builder.register(f"raw_{name}", DeltaTable(str(table.path(settings)), version=versions.get(table.name)))
+        folder = (instead or {}).get(table.name, table.path(settings))
+        builder.register(f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)))
         follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
         upto, within = "true", "true"
         if follows_batches:  # a row without a batch is never left out: some expectation will speak of it

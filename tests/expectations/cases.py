@@ -19,6 +19,7 @@ from tests.expectations.warehouse import (
     totals,
     transaction,
 )
+from tests.expectations.warning_cases import stale, strangers, volume_cases
 
 
 def bronze_cases(topic: str) -> list[Case]:
@@ -51,18 +52,17 @@ def quarantine_cases(topic: str) -> list[Case]:
 def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
     table = f"silver.{topic}"
     later = FIRST_VERSION + timedelta(days=30)
-    closed = {"valid_to": later, "is_current": False}
     job = {"job": "silver", "table": table}
 
     def with_gap(rows: Rows) -> None:
-        rows[table][0].update(closed)
+        put(table, 0, valid_to=later, is_current=False)(rows)
         again(table, 0, valid_from=later + timedelta(days=1), valid_to=None, is_current=True)(rows)
 
     def with_wrong_sum(rows: Rows) -> None:
         next(row for row in rows["control.batches"] if row.items() >= job.items())["input"] = 3
 
     def with_overlap(rows: Rows) -> None:
-        rows[table][0].update(closed)
+        put(table, 0, valid_to=later, is_current=False)(rows)
         again(table, 0, valid_from=later - timedelta(days=1), valid_to=None, is_current=True)(rows)
 
     def with_two_ends(rows: Rows) -> None:
@@ -79,7 +79,12 @@ def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
         case(table, "holes_and_overlaps", with_gap, "-hole"),
         case(table, "holes_and_overlaps", with_overlap, "-overlap"),
         case(table, "holes_and_overlaps keys_without_one_current_version", with_two_ends, "-never-ended"),
-        case(table, "holes_and_overlaps keys_without_one_current_version", put(table, **closed), "-ended-without-successor"),
+        case(
+            table,
+            "holes_and_overlaps keys_without_one_current_version",
+            put(table, valid_to=later, is_current=False),
+            "-ended",
+        ),
         case(table, "lost_keys", add(f"bronze.{topic}", bronze(at(0, 2, 1, topic), partner.encode(), b"{}"))),
         case(table, "runs_that_do_not_add_up", with_wrong_sum),
         case(table, "quarantined_per_thousand", many_quarantined(topic, good=190), "-warning"),
@@ -99,34 +104,6 @@ def many_quarantined(topic: str, good: int, bad: int = 150) -> Change:
                 rows[f"silver.{topic}_quarantine"].append(quarantined(coordinates, key, b"{"))
             elif topic == "transactions":
                 rows["silver.transactions_duplicates"].append(rows["silver.transactions_duplicates"][0] | coordinates)
-
-    return change
-
-
-def volume_cases(table: str) -> list[Case]:
-    """Six runs before the judged ones, with far more rows, and judged ones with far more rows than the six."""
-
-    def change(before: int, judged: int) -> Change:
-        def runs(rows: Rows) -> None:
-            earlier = [run_of("silver", T, number, number, input=before, output=before) for number in range(-6, 0)]
-            rows["control.batches"].extend([*earlier, run_of("silver", T, 2, 2, input=judged, output=judged)])
-
-        return runs
-
-    return [
-        case(table, "volume_percent", change(before=1000, judged=0), "-few-warning"),
-        case(table, "volume_percent", change(before=2, judged=1000), "-many-warning"),
-    ]
-
-
-def strangers(count: int, **known: str) -> Change:
-    """Valid transactions of accounts and customers that nobody knows; `known` are ids that somebody does."""
-
-    def change(rows: Rows) -> None:
-        for number in range(count):
-            coordinates = at(2, number, 2)
-            rows["bronze.transactions"].append(bronze(coordinates, b"T", b"{}"))
-            rows[T].append(transaction(1000 + number, coordinates, "Debit", "1.00", who=77, hour=12) | known)
 
     return change
 
@@ -303,12 +280,6 @@ GOLD_OF_TIMES = [
     case(DS, "transactions_difference days_that_differ", put(DS, debits=3, credits=3)),
     case(DS, "days_that_differ transactions_difference", lambda rows: rows[DS].clear(), "-no-rows"),
 ]
-
-
-def stale(rows: Rows) -> None:
-    """A second more than a day old, as Kafka says."""
-    for row in rows[B]:
-        row["_timestamp"] = LOADED - timedelta(days=1, seconds=1)
 
 
 B = "bronze.transactions"
