@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import decisions, gates, leases, releases, rollback, rule_sets, tables, verdicts, written
+from spark_jobs import decisions, gates, leases, rehearsal, releases, rollback, rule_sets, tables, verdicts, written
 from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
@@ -96,9 +96,12 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_gate(settings: Settings, options: argparse.Namespace) -> None:
-    """Judge what a layer's job wrote since the last judgement that passed. Starts no JVM."""
+    """Judge what a layer's job wrote since the last judgement that passed, or rehearse a changed suite or rule set on stored batches."""
+    if options.suite:
+        rehearsal.run(settings, options.layer, options.suite, options.since)
+        return
     rollback.finish(settings)
-    gates.run(settings, options.layer, run_id=options.run_id, verdict_file=options.verdict)
+    gates.run(settings, options.layer, options.run_id, verdict_file=options.verdict, limit_seconds=settings.gate_seconds)
 
 
 def run_release(settings: Settings, options: argparse.Namespace) -> None:
@@ -129,6 +132,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     gate = jobs.add_parser("gate", help=run_gate.__doc__)
     gate.add_argument("layer", choices=tuple(tables.LAYERS))
     gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
+    gate.add_argument("--suite", type=Path, metavar="FILE", help="rehearse this suite or rule set on stored batches; writes nothing")
+    gate.add_argument("--since", type=_whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
     gate.set_defaults(job=run_gate)
     jobs.add_parser("release", help=run_release.__doc__).set_defaults(job=run_release)
     decide = jobs.add_parser("decide", help=run_decide.__doc__)
@@ -137,6 +142,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     decide.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the record")
     decide.set_defaults(job=run_decide)
     return parser.parse_args(arguments)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number")
+    return int(text)
 
 
 if __name__ == "__main__":

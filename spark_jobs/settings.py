@@ -26,6 +26,8 @@ class Settings:
     airflow_port: int | None
     allowed_lateness_seconds: int
     large_credit: Decimal
+    freshness_seconds: int
+    gate_seconds: int
 
     @property
     def endpoints_file(self) -> Path:
@@ -109,6 +111,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
         large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
+        freshness_seconds=whole("LEDGER_FRESHNESS_SECONDS", "86400", 1, 10**9),
+        gate_seconds=whole("LEDGER_GATE_SECONDS", "600", 1, 86400),
     )
     paths = {"LEDGER_HOME": home, "LEDGER_WAREHOUSE": settings.warehouse, "LEDGER_CHECKPOINTS": settings.checkpoints}
     # Delta's readers take % for an escape.
