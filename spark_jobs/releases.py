@@ -1,6 +1,8 @@
 """Releases: one commit in control.releases that names one version of every table, so that readers see all of one moment."""
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control, leases
-from spark_jobs.errors import GateClosed
+from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
 from spark_jobs.verdicts import newest_verdicts
@@ -16,6 +18,17 @@ from spark_jobs.verdicts import newest_verdicts
 log = logging.getLogger(__name__)
 
 _FOLLOWS = {"transactions": SILVER_TRANSACTIONS, "customers": SILVER_CUSTOMERS, "accounts": SILVER_ACCOUNTS}
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release: for every table the version that it names, its rows and (bronze) its last batch."""
+
+    release_id: int
+    released_at: datetime
+    versions: dict[str, int]
+    rows: dict[str, int]
+    last_batches: dict[str, int]
 
 
 def publish(settings: Settings) -> int:
@@ -42,6 +55,29 @@ def publish(settings: Settings) -> int:
     return number
 
 
+def read_releases(settings: Settings) -> list[Release]:
+    """Every release that was ever published, the newest last."""
+    by_number: dict[int, list[dict[str, Any]]] = {}
+    for row in control.read(settings, RELEASES).to_pylist():
+        by_number.setdefault(int(row["release_id"]), []).append(row)
+    return [_release(by_number[number]) for number in sorted(by_number)]
+
+
+def find_release(settings: Settings, release_id: int) -> Release:
+    """A release by its number, however old; raises LedgerError when there never was one of that number."""
+    releases = {release.release_id: release for release in read_releases(settings)}
+    if release_id not in releases:
+        raise LedgerError(f"there is no release {release_id}: found {', '.join(map(str, releases)) or 'none'}")
+    return releases[release_id]
+
+
+def newest_release(settings: Settings) -> Release:
+    """The release that readers see; raises LedgerError when there is none."""
+    if rows := latest_release(settings):
+        return _release(rows)
+    raise LedgerError(f"nothing was released: found no release in {RELEASES.path(settings)}, expected one: run the pipeline to a release")
+
+
 def latest_release(settings: Settings) -> list[dict[str, Any]]:
     """The rows of the newest release, one a table; none where nothing was released yet."""
     rows = control.read(settings, RELEASES).to_pylist()
@@ -53,6 +89,18 @@ def has_unreleased_batches(settings: Settings) -> bool:
     """Whether bronze has batches that the newest release lacks."""
     released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
     return any((_bronze_head(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
+
+
+def _release(rows: Iterable[dict[str, Any]]) -> Release:
+    named = {str(row["table"]): row for row in rows}
+    first = next(iter(named.values()))
+    return Release(
+        release_id=first["release_id"],
+        released_at=first["released_at"],
+        versions={name: row["version"] for name, row in named.items()},
+        rows={name: row["rows"] for name, row in named.items()},
+        last_batches={name: row["last_batch"] for name, row in named.items() if row["last_batch"] is not None},
+    )
 
 
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:

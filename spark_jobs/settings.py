@@ -26,6 +26,7 @@ class Settings:
     airflow_port: int | None
     allowed_lateness_seconds: int
     large_credit: Decimal
+    release_days: int
 
     @property
     def endpoints_file(self) -> Path:
@@ -109,6 +110,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
         large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
+        release_days=whole("LEDGER_RELEASE_DAYS", "7", 1, 3650),
     )
     paths = {"LEDGER_HOME": home, "LEDGER_WAREHOUSE": settings.warehouse, "LEDGER_CHECKPOINTS": settings.checkpoints}
     # Delta's readers take % for an escape.
