@@ -22,7 +22,7 @@ from spark_jobs.tables import (
     TRANSACTIONS_QUARANTINE,
     Table,
 )
-from spark_jobs.written import newest_verdicts
+from spark_jobs.verdicts import newest_verdicts
 
 COORDINATES = ["_topic", "_partition", "_offset"]
 # Queries answer with string views, which pyarrow can neither filter nor join.
@@ -89,7 +89,7 @@ def read_gates(settings: Settings) -> list[Gate]:
     gates = []
     for layer in LAYERS:
         rows = [row for row in newest if row["layer"] == layer]
-        closed = [row for row in rows if not row["success"]]
+        closed = [row for row in rows if not row["passed"]]
         told = max(closed or rows, key=lambda row: row["_judged_at"], default=None)
         gates.append(
             Gate(

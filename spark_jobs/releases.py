@@ -12,12 +12,11 @@ from deltalake import DeltaTable
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+from spark_jobs.tables import BRONZE, LAYERS, RELEASES, Table
 from spark_jobs.verdicts import newest_verdicts
+from spark_jobs.written import source_of
 
 log = logging.getLogger(__name__)
-
-_FOLLOWS = {"transactions": SILVER_TRANSACTIONS, "customers": SILVER_CUSTOMERS, "accounts": SILVER_ACCOUNTS}
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,8 @@ def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
     if closed := [name for name in names if not verdicts[name]["passed"]]:
         reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
         raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
-    for topic, silver in _FOLLOWS.items():
-        tables = [f"bronze.{topic}", silver.name]
-        tables += [table.name for table in LAYERS["gold"]] if topic == "transactions" else []
+    for topic in map(source_of, BRONZE):
+        tables = [f"bronze.{topic}", f"silver.{topic}", *(table.name for table in LAYERS["gold"] if source_of(table) == topic)]
         found = {name: verdicts[name]["_last_batch"] for name in tables}
         if len(set(found.values())) > 1:
             text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
@@ -133,8 +131,7 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     version = int(verdicts[table.name]["version"])
     rows = DeltaTable(str(table.path(settings)), version=version).count()
-    topic = table.name.split(".")[1].split("_")[0]
-    rules = control.batches(settings, "silver", _FOLLOWS[topic].name) if table.layer == "silver" else []
+    rules = control.batches(settings, "silver", f"silver.{source_of(table)}") if table.layer == "silver" else []
     return {
         "release_id": number,
         "table": table.name,
