@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from spark_jobs import leases
 from spark_jobs.errors import LedgerError, first_line
@@ -59,10 +60,9 @@ def keep(settings: Settings, release_id: int) -> Path:
         try:
             for name in sorted(release.versions):
                 _copy(_open_original(settings, release, name), _path(draft, name), release.rows[name], name)
-        except BaseException:
+            os.rename(draft, target)
+        finally:
             shutil.rmtree(draft, ignore_errors=True)
-            raise
-        os.rename(draft, target)
     log.info("release %d is kept: %d tables in %s", release_id, len(release.versions), target)
     return target
 
@@ -75,7 +75,7 @@ def _open_original(settings: Settings, release: Release, name: str) -> DeltaTabl
     version = release.versions[name]
     try:
         return DeltaTable(str(_path(settings.warehouse, name)), version=version)
-    except Exception as error:
+    except DeltaError as error:
         raise LedgerError(
             f"release {release.release_id}: version {version} of {name} cannot be opened ({first_line(error)}): open another release"
         ) from error
@@ -87,8 +87,11 @@ def _copy(source: DeltaTable, path: Path, rows: int, name: str) -> None:
     path.mkdir(parents=True)
     target = DeltaTable.create(str(path), source.schema(), partition_by=metadata.partition_columns, name=name)
     schema = pa.schema(source.schema().to_arrow())
-    found = pa.RecordBatchReader.from_stream(QueryBuilder().register("t", source).execute("select * from t"))
-    write_deltalake(target, pa.RecordBatchReader.from_batches(schema, _cast(found, schema)), mode="append")
+    try:
+        found = pa.RecordBatchReader.from_stream(QueryBuilder().register("t", source).execute("select * from t"))
+        write_deltalake(target, pa.RecordBatchReader.from_batches(schema, _cast(found, schema)), mode="append")
+    except (pa.ArrowException, OSError, DeltaError) as error:
+        raise LedgerError(f"{name}: version {source.version()} cannot be copied ({first_line(error)}): keep a newer release") from error
     copied = target.count()
     if copied != rows:
         raise LedgerError(f"{name}: copied {copied} rows, expected {rows} as the release tells: look for what removed rows of its files")
