@@ -14,7 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import decisions, gates, leases, rehearsal, releases, rollback, rule_sets, tables, verdicts, written
+from spark_jobs import (
+    decisions,
+    gates,
+    kept,
+    leases,
+    rehearsal,
+    releases,
+    retention,
+    rollback,
+    rule_sets,
+    tables,
+    verdicts,
+    written,
+)
 from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
@@ -64,6 +77,7 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     ensure_topics(settings.broker())
     with leases.hold(settings, tables.BRONZE, owner="bronze", wait_seconds=0):
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.CONTROL))
+        retention.bring_up_to_date(settings, tables.BRONZE)
         spark = start_session(settings, "ledger bronze")
         ingest.run(spark, settings, available_now=options.available_now, starting_offsets=options.starting_offsets)
 
@@ -74,6 +88,7 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
     gates.refuse_if_closed(settings, "bronze", "silver")
     with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="silver"):
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        retention.bring_up_to_date(settings, (*tables.SILVER, *tables.SILVER_INDEXES))
         rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
         unread = written.unread_bronze(settings)
         if not unread:
@@ -92,6 +107,7 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
         from spark_jobs.gold import job
 
         tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
+        retention.bring_up_to_date(settings, tables.GOLD)
         job.run(start_session(settings, "ledger gold"), settings, options.run_id)
 
 
@@ -105,9 +121,12 @@ def run_gate(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_release(settings: Settings, options: argparse.Namespace) -> None:
-    """Name one version of every table for readers. Starts no JVM."""
-    rollback.finish(settings)
-    releases.publish(settings)
+    """Name one version of every table for readers, or keep what a release named. Starts no JVM."""
+    if options.keep is None:
+        rollback.finish(settings)
+        releases.publish(settings)
+    else:
+        kept.keep(settings, options.keep)
 
 
 def run_decide(settings: Settings, options: argparse.Namespace) -> None:
@@ -135,7 +154,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     gate.add_argument("--suite", type=Path, metavar="FILE", help="rehearse this suite or rule set on stored batches; writes nothing")
     gate.add_argument("--since", type=_whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
     gate.set_defaults(job=run_gate)
-    jobs.add_parser("release", help=run_release.__doc__).set_defaults(job=run_release)
+    release = jobs.add_parser("release", help=run_release.__doc__)
+    release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
+    release.set_defaults(job=run_release)
     decide = jobs.add_parser("decide", help=run_decide.__doc__)
     decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
     decide.add_argument("--who", required=True, metavar="NAME", help="who decides")

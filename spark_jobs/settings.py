@@ -28,6 +28,7 @@ class Settings:
     large_credit: Decimal
     freshness_seconds: int
     gate_seconds: int
+    release_days: int
 
     @property
     def endpoints_file(self) -> Path:
@@ -113,6 +114,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
         freshness_seconds=whole("LEDGER_FRESHNESS_SECONDS", "86400", 1, 10**9),
         gate_seconds=whole("LEDGER_GATE_SECONDS", "600", 1, 86400),
+        release_days=whole("LEDGER_RELEASE_DAYS", "7", 1, 3650),
     )
     paths = {"LEDGER_HOME": home, "LEDGER_WAREHOUSE": settings.warehouse, "LEDGER_CHECKPOINTS": settings.checkpoints}
     # Delta's readers take % for an escape.

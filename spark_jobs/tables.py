@@ -12,6 +12,7 @@ from typing import Any
 
 import deltalake
 
+from spark_jobs.lifetimes import lifetimes
 from spark_jobs.settings import Settings
 
 
@@ -244,7 +245,7 @@ def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
                 mode="ignore",
                 partition_by=list(table.partitioned_by),
                 name=table.name,
-                configuration=dict(table.properties),
+                configuration=table.properties | (lifetimes(settings) if table.layer in LAYERS else {}),
             )
 
 

@@ -55,6 +55,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "LEDGER_SPARK_MASTER": settings.spark_master,
         "LEDGER_ALLOWED_LATENESS_SECONDS": str(settings.allowed_lateness_seconds),
         "LEDGER_LARGE_CREDIT": str(settings.large_credit),
+        "LEDGER_RELEASE_DAYS": str(settings.release_days),
     }
     url = f"http://{HOST}:{port}"
     options = {
