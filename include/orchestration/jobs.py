@@ -34,7 +34,6 @@ MEANINGS = {
     AuditDifference.exit_code: "audit difference",
     LeaseHeld.exit_code: "another process writes the table",
 }
-RUN_ID = "{{ dag.dag_id }}:{{ run_id }}"  # names the DAG run in the control tables; a DAG's id has no colon
 TAIL_LINES = 20  # as many as the provider keeps
 JOB_ERROR = re.compile(r"[0-9T:-]{19}Z (?:ERROR|CRITICAL) (.+)")  # how `spark_jobs.run` logs; Spark's own lines have milliseconds
 
@@ -51,7 +50,7 @@ def spark_job(name: str, *args: str, task_id: str | None = None, **operator_args
         application=str(APPLICATION),
         application_args=[name, *args],
         conf=submit_conf(read_settings()),
-        env_vars={**job_environment(), "LEDGER_RUN_ID": RUN_ID},
+        env_vars={**job_environment(), "LEDGER_RUN_ID": "{{ run_id }}"},
         verbose=False,
         **operator_args,
     )
@@ -135,7 +134,7 @@ class Job(BaseOperator):
         self._process = subprocess.Popen(
             [*self.command, *arguments],
             cwd=ROOT,
-            env={**os.environ, **job_environment(), "LEDGER_RUN_ID": f"{self.dag_id}:{context['run_id']}"},
+            env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

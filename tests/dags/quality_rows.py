@@ -86,9 +86,9 @@ def late(number: int, seconds: str) -> Row:
     return {"transaction_id": f"T{number}", "event_at": START, "watermark_at": START, "late_by_seconds": Decimal(seconds), **place}
 
 
-def decision(number: int, layer: str, choice: str, who: str, why: str) -> Row:
+def decision(number: int, layer: str, choice: str, who: str, why: str, minutes: int = 1) -> Row:
     return {
-        "decided_at": done_at(number) + timedelta(minutes=1),
+        "decided_at": done_at(number) + timedelta(minutes=minutes),
         "choice": choice,
         "layer": layer,
         "who": who,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.jobs import Job, job, job_environment, job_error, spark_job
@@ -33,7 +33,7 @@ def test_spark_job_builds_arguments_settings_and_environment() -> None:
     assert task.application == str(ROOT / "spark_jobs" / "run.py")
     assert task.application_args == ["silver", "--one", "two"]
     assert task.conf == submit_conf(read_settings())
-    assert task.env_vars == {**job_environment(), "LEDGER_RUN_ID": "{{ dag.dag_id }}:{{ run_id }}"}
+    assert task.env_vars == {**job_environment(), "LEDGER_RUN_ID": "{{ run_id }}"}
     assert task.env_vars["PYTHONPATH"] == str(ROOT)
     assert task.env_vars["PYSPARK_PYTHON"] == task.env_vars["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert (Path(task.env_vars["SPARK_HOME"]) / "bin" / "spark-class").exists()
@@ -121,9 +121,8 @@ def test_a_job_sees_this_checkout_and_the_run_it_belongs_to(tmp_path: Path) -> N
     body = (
         f"open({str(seen)!r}, 'w').write('\\n'.join([os.getcwd(), os.environ['PYTHONPATH'], os.environ['LEDGER_RUN_ID'], *sys.argv[1:]]))"
     )
-    dag = DAG("medallion", schedule=None)
-    Job(task_id="release", arguments=["release", "ä"], command=fake_job(tmp_path, body), dag=dag).execute(CONTEXT)
-    assert seen.read_text().splitlines() == [str(ROOT), str(ROOT), f"medallion:{CONTEXT['run_id']}", "release", "ä"]
+    Job(task_id="release", arguments=["release", "ä"], command=fake_job(tmp_path, body)).execute(CONTEXT)
+    assert seen.read_text().splitlines() == [str(ROOT), str(ROOT), CONTEXT["run_id"], "release", "ä"]
 
 
 def test_a_job_that_fails_is_told_by_its_last_line(tmp_path: Path) -> None:
