@@ -37,7 +37,7 @@ Batch = Annotated[int, Query(ge=0, le=2**62)]
 RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
 TableName = Literal["silver.transactions_quarantine", "silver.customers_quarantine", "silver.accounts_quarantine"]
 
-may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, "medallion")
+may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, verdicts.DAG)
 app = FastAPI(
     title="Quality",
     dependencies=[Depends(may_read)],
@@ -84,15 +84,10 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
 def run(request: Request, dag_id: str, run_id: str) -> Response:
     """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine."""
     warehouse = _open()
-    name = f"{dag_id}:{run_id}"
-    return _page(
-        request,
-        "run.html",
-        warehouse,
-        name=name,
-        found=verdicts.of_run(warehouse, name) if warehouse else [],
-        batches=verdicts.batches_of_run(warehouse, name) if warehouse else [],
-    )
+    has_gates = warehouse is not None and dag_id == verdicts.DAG
+    found = verdicts.of_run(warehouse, run_id) if warehouse and has_gates else []
+    batches = verdicts.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
+    return _page(request, "run.html", warehouse, name=f"{dag_id} {run_id}", found=found, batches=batches)
 
 
 @app.get("/quarantine")

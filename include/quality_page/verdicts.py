@@ -1,5 +1,6 @@
 """What the gates said of each table, and what people decided about it."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -7,11 +8,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 from include.quality_page.reading import Row, Warehouse
 from spark_jobs.tables import BATCHES, DECISIONS, LAYERS, QUALITY_RESULTS, RELEASES
+from spark_jobs.verdicts import RELEASE_ANYWAY
 from spark_jobs.written import source_of
 
 RUNS_SHOWN = 20
 DECISIONS_READ = 1000
-RELEASE_ANYWAY = "release anyway"
+DAG = "medallion"  # the one DAG whose tasks are gates
 TABLES = {table.name: table for layer in LAYERS.values() for table in layer}
 
 _NEWEST = """select * from (select *, row_number() over (partition by "table" order by _judged_at desc) as place from t)
@@ -37,7 +39,7 @@ class Verdict:
 
     @property
     def dag_run(self) -> str | None:
-        """The address of the DAG run below Airflow's; None where the run was none of Airflow's."""
+        """The address of the DAG run below Airflow's, if it was one."""
         return dag_run_path(self.run_id)
 
     @property
@@ -80,10 +82,8 @@ def newest_release(warehouse: Warehouse) -> Row | None:
 
 
 def dag_run_path(run_id: str) -> str | None:
-    """`dags/DAG/runs/RUN` of a run id as the orchestration gives it (`DAG:RUN`)."""
-    dag, mark, run = run_id.partition(":")
-    is_of_airflow = bool(mark and run) and dag.replace("_", "").replace("-", "").replace(".", "").isalnum()
-    return f"dags/{quote(dag)}/runs/{quote(run, safe='')}" if is_of_airflow else None
+    """The address of a DAG run below Airflow's; None for the run id of a job that was started by hand."""
+    return None if re.fullmatch("[0-9a-f]{32}", run_id) else f"dags/{DAG}/runs/{quote(run_id, safe='')}"
 
 
 def report_path(report: str | None) -> str | None:
@@ -122,7 +122,7 @@ def _decision(verdict: Row, decisions: list[Row]) -> Row | None:
     if verdict["success"]:
         return None
     about = (verdict["run_id"], verdict["layer"])
-    matching = (each for each in decisions if (each["run_id"], each["layer"]) == about and each["decided_at"] >= verdict["_judged_at"])
+    matching = (each for each in decisions if (each["run_id"], each["layer"]) == about and each["decided_at"] > verdict["_judged_at"])
     return next(matching, None)
 
 

@@ -33,7 +33,7 @@ def write(settings: Settings, table: Table, rows: list[Row]) -> None:
 
 
 def run_id(number: int) -> str:
-    return f"medallion:scheduled__{(START + timedelta(minutes=5 * number)).isoformat()}"
+    return f"scheduled__{(START + timedelta(minutes=5 * number)).isoformat()}"
 
 
 def done_at(number: int) -> datetime:

@@ -17,7 +17,7 @@ from spark_jobs import tables
 from spark_jobs.settings import ROOT, Settings, read_settings
 from tests.dags import quality_rows as rows
 
-RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).partition(":")[2].replace("+", "%2B")
+RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
 CUSTOMERS = "/quarantine?table=silver.customers_quarantine"
 PAGES = ("/", "/table?name=silver.customers_quarantine", RUN, CUSTOMERS, "/quarantine", "/data_docs/index.html", "/static/plotly.min.js")
 
@@ -110,6 +110,14 @@ def test_from_a_run_to_its_broken_rows(home: Settings, reader: TestClient) -> No
     assert "customers 0:3001" in text
     assert "customers 0:2001" not in text
     assert "district_id_whole: found string" in text
+    assert "No gate has judged anything" in reader.get(RUN.replace("medallion", "bronze_ingestion")).text
+
+
+def test_a_job_that_was_started_by_hand_has_no_dag_run(home: Settings, reader: TestClient) -> None:
+    rows.write(home, tables.QUALITY_RESULTS, [rows.verdict(1, "silver.customers") | {"run_id": "0123456789abcdef" * 2, "report": None}])
+    text = reader.get("/table?name=silver.customers").text
+    assert "run 0123456789abcdef" in text
+    assert "/runs/" not in text
 
 
 @pytest.mark.parametrize("path", PAGES)
