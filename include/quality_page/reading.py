@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from string import Template
 from typing import Any
 
+from spark_jobs.errors import first_line
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
@@ -34,7 +35,8 @@ class Warehouse:
         try:
             return control.query(DeltaTable(path), text).to_pylist() if DeltaTable.is_deltatable(path) else []
         except Exception as error:  # whatever is wrong with one table, the page shows the others
-            log.warning("%s cannot be read: %s", table.name, type(error).__name__, exc_info=True)
+            log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
+            log.debug("", exc_info=True)
             problem = f"{table.name} cannot be read ({type(error).__name__}), expected a Delta table at {path}: see the API server's log"
             if problem not in self.problems:
                 self.problems.append(problem)
