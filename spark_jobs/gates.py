@@ -20,6 +20,7 @@ from expectations.profile import measure_table
 from expectations.suites import SuiteError, read_suite
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed
+from spark_jobs.masking import mask_error
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS
 from spark_jobs.verdicts import closed_verdicts, newest_verdicts, next_moment
@@ -206,11 +207,11 @@ def _verdict(
         "verdict": "closed" if is_closed else "passed" if is_new else "skipped",
         "layer": layer,
         "failed": [
-            {"table": each.table, "expectation": each.expectation, "found": each.found, "expected": each.expected}
+            {"table": each.table, "expectation": each.expectation, "found": mask_error(each.found), "expected": each.expected}
             for each in failures
             if each.is_critical
         ],
-        "warnings": [str(each) for each in failures if not each.is_critical],
+        "warnings": [mask_error(str(each)) for each in failures if not each.is_critical],
         "report": reports[0] if reports else index_page(settings.quality),
         "tables": {
             row["table"]: {

@@ -29,6 +29,7 @@ from spark_jobs import (
     written,
 )
 from spark_jobs.errors import LedgerError, SettingsError, first_line
+from spark_jobs.masking import MaskingFormatter
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
 
@@ -46,12 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
     options = parse_arguments(arguments)
     logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)sZ %(levelname)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(MaskingFormatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         options.job(read_settings(), options)
