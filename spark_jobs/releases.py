@@ -55,6 +55,21 @@ def has_unreleased_batches(settings: Settings) -> bool:
     return any((_bronze_head(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
 
 
+def unreleased_since(settings: Settings) -> datetime | None:
+    """When the first bronze rows were written that the newest release lacks; None when it holds them all.
+
+    From the files' statistics: of a file that also holds released rows (compaction makes such), their time is taken.
+    """
+    released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
+    moments = []
+    for table in BRONZE:
+        path = str(table.path(settings))
+        if DeltaTable.is_deltatable(path):
+            files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
+            moments += [file["min._ingested_at"] for file in files if (file.get("max._batch") or 0) > released.get(table.name, 0)]
+    return min(moments, default=None)
+
+
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
     names = [table.name for layer in LAYERS.values() for table in layer]
     if missing := [name for name in names if name not in verdicts]:
