@@ -18,7 +18,8 @@ from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS
-from spark_jobs.written import Written, find_written, newest_verdicts, open_query
+from spark_jobs.verdicts import closed_verdicts, next_moment
+from spark_jobs.written import Written, find_written, open_query
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def run(settings: Settings, layer: str, run_id: str, verdict_file: Path | None =
     held = nullcontext() if layer == "bronze" else leases.hold(settings, LAYERS[layer], owner=f"gate {layer}")
     with held:
         to_judge, standing = find_written(settings, layer)
-    now = now or datetime.now(UTC)
+    now = next_moment(settings, now or datetime.now(UTC))
     judged = [written for written in to_judge if written.last_batch > 0]
     versions = {written.table.name: written.version for written in to_judge}
     if layer == "gold":  # against silver as gold read it
@@ -57,15 +58,21 @@ def run(settings: Settings, layer: str, run_id: str, verdict_file: Path | None =
 
 def refuse_if_closed(settings: Settings, *layers: str) -> None:
     """Raise GateClosed when the newest verdict of a table of these layers is a closed one; no verdict is no objection."""
-    closed = [row for row in newest_verdicts(settings).values() if row["layer"] in layers and not row["success"]]
-    if closed:
-        names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
-        gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
-        raise GateClosed(
-            f"{gates} closed on record: found {names}, expected a passed verdict: "
-            f"mend the cause, then clear the gate's task in Airflow or run python -m spark_jobs.run gate {closed[0]['layer']}; "
-            f"report: {closed[0]['report']}"
-        )
+    if closed := closed_verdicts(settings, *layers):
+        raise GateClosed(closed_line(closed))
+
+
+def closed_line(closed: Sequence[dict[str, Any]]) -> str:
+    """What closed gates wait for, in one line: what failed, whether somebody decided to wait, and the ways out."""
+    names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
+    gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
+    waiting = next((row["decision"] for row in closed if row["decision"]), None)
+    told = f"{waiting['who']} decided to wait at {waiting['decided_at']:%Y-%m-%dT%H:%MZ} ({waiting['why']}); " if waiting else ""
+    return (
+        f"{gates} closed on record: found {names}, expected a passed verdict: {told}"
+        f"decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; or mend the cause and judge again: "
+        f"clear the gate's task, or python -m spark_jobs.run gate {closed[0]['layer']}; report: {closed[0]['report']}"
+    )
 
 
 def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None:
@@ -75,13 +82,14 @@ def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None
 def _result(layer: str, run_id: str, now: datetime, written: Written, judgement: Judgement | None) -> dict[str, Any]:
     """A row of control.quality_results. A table whose source never had a batch is empty: it passes, with nothing evaluated."""
     failures = judgement.failures if judgement else ()
+    passed = judgement.passed if judgement else written.last_batch == 0
     return {
         "run_id": run_id,
         "layer": layer,
         "table": written.table.name,
         "version": written.version,
         "suite": written.table.name,
-        "success": judgement.passed if judgement else written.last_batch == 0,
+        "success": passed,
         "evaluated": judgement.evaluated if judgement else 0,
         "failed": len(failures),
         "failed_expectations": [each.expectation if each.is_critical else f"{each.expectation} ({each.severity})" for each in failures],
@@ -89,6 +97,7 @@ def _result(layer: str, run_id: str, now: datetime, written: Written, judgement:
         "_first_batch": written.first_batch if written.last_batch else 0,
         "_last_batch": written.last_batch,
         "_judged_at": now,
+        "passed": passed,  # as for rows that stand, where a decision may have overruled the gate
     }
 
 
@@ -101,7 +110,7 @@ def _line(row: dict[str, Any], *, is_standing: bool) -> str:
     where = f"{row['table']} version {row['version']}"
     if row["_last_batch"] == 0:
         return f"{where}: no batch yet, nothing to judge"
-    said = "passed" if row["success"] else "closed"
+    said = "passed" if row["passed"] else "closed"
     if is_standing:
         return f"{where}: nothing new, {said} up to batch {row['_last_batch']} stands"
     failed = f", failed: {', '.join(row['failed_expectations'])}" if row["failed"] else ""
@@ -126,7 +135,7 @@ def _verdict(
         "report": reports[0] if reports else index_page(settings.quality),
         "tables": {
             row["table"]: {
-                "verdict": "passed" if row["success"] else "closed",
+                "verdict": "passed" if row["passed"] else "closed",
                 "judged": row in rows,
                 "version": row["version"],
                 "first_batch": row["_first_batch"],

@@ -11,7 +11,7 @@ from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
-from spark_jobs.written import newest_verdicts
+from spark_jobs.verdicts import newest_verdicts
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
     names = [table.name for layer in LAYERS.values() for table in layer]
     if missing := [name for name in names if name not in verdicts]:
         raise GateClosed(f"no gate has judged {', '.join(missing)}: run gate bronze, gate silver and gate gold first")
-    if closed := [name for name in names if not verdicts[name]["success"]]:
+    if closed := [name for name in names if not verdicts[name]["passed"]]:
         reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
         raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
     for topic, silver in _FOLLOWS.items():

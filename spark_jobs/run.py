@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import gates, leases, releases, tables
+from spark_jobs import decisions, gates, leases, releases, rollback, tables, verdicts
 from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
@@ -70,6 +70,7 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
     """What bronze has gained to silver, in one pass."""
+    rollback.finish(settings)
     gates.refuse_if_closed(settings, "bronze", "silver")
     with leases.hold(settings, tables.SILVER, owner="silver"):
         from spark_jobs.silver import job
@@ -80,6 +81,7 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     """What silver has gained to gold, in one pass. Silver stands still meanwhile."""
+    rollback.finish(settings)
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
     with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
         from spark_jobs.gold import job
@@ -90,12 +92,19 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_gate(settings: Settings, options: argparse.Namespace) -> None:
     """Judge what a layer's job wrote since the last judgement that passed. Starts no JVM."""
+    rollback.finish(settings)
     gates.run(settings, options.layer, run_id=options.run_id, verdict_file=options.verdict)
 
 
 def run_release(settings: Settings, options: argparse.Namespace) -> None:
     """Name one version of every table for readers. Starts no JVM."""
+    rollback.finish(settings)
     releases.publish(settings)
+
+
+def run_decide(settings: Settings, options: argparse.Namespace) -> None:
+    """What a person decides about closed gates: release anyway, roll back or wait. Starts no JVM."""
+    decisions.decide(settings, options.choice.replace("-", " "), options.who, options.why)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -117,6 +126,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
     gate.set_defaults(job=run_gate)
     jobs.add_parser("release", help=run_release.__doc__).set_defaults(job=run_release)
+    decide = jobs.add_parser("decide", help=run_decide.__doc__)
+    decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
+    decide.add_argument("--who", required=True, metavar="NAME", help="who decides")
+    decide.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the record")
+    decide.set_defaults(job=run_decide)
     return parser.parse_args(arguments)
 
 

@@ -18,7 +18,8 @@ from deltalake.exceptions import DeltaError
 from spark_jobs import control
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, LAYERS, QUALITY_RESULTS, Table
+from spark_jobs.tables import BATCHES, LAYERS, Table
+from spark_jobs.verdicts import last_passed, newest_verdicts
 
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
 _HISTORY_STEP = 200
@@ -42,7 +43,7 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
     """
     _check_exists(settings, layer)
-    judged = newest_verdicts(settings)
+    judged, passed = newest_verdicts(settings), last_passed(settings)
     to_judge: list[Written] = []
     standing: list[dict[str, Any]] = []
     for source in dict.fromkeys(map(source_of, LAYERS[layer])):
@@ -55,16 +56,10 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
-        first = min(_last_passed(settings, table.name) for table in tables) + 1
+        first = min(passed.get(table.name, 0) for table in tables) + 1
         first = first if first <= last else 1  # changed, but not by new batches: all of it
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
     return to_judge, standing
-
-
-def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The newest row of control.quality_results of each table."""
-    rows: list[dict[str, Any]] = control.read(settings, QUALITY_RESULTS).to_pylist()
-    return {row["table"]: row for row in sorted(rows, key=lambda row: row["_judged_at"])}
 
 
 def open_query(settings: Settings, written: Written, versions: dict[str, int]) -> Callable[[str], pa.Table]:
@@ -177,14 +172,9 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     return last
 
 
-def _last_passed(settings: Settings, table: str) -> int:
-    rows = control.read(settings, QUALITY_RESULTS).to_pylist()
-    return max((int(row["_last_batch"]) for row in rows if row["table"] == table and row["success"]), default=0)
-
-
 def _stands(row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
     same_version = layer == "bronze" or row["version"] in {version for table, version in versions.items() if table.name == row["table"]}
-    return bool(row["success"]) and row["_last_batch"] == last and same_version
+    return bool(row["passed"]) and row["_last_batch"] == last and same_version
 
 
 def _check_exists(settings: Settings, layer: str) -> None:
