@@ -41,7 +41,6 @@ def release_watch() -> None:
     told = alerts("the release is stale", "see the last runs of the DAG medallion, and whether a gate waits for a decision.")
 
     @task(
-        retries=0,
         on_failure_callback=[once_per_release(alert) for alert in told],
         execution_timeout=timedelta(minutes=4),
         doc_md="Fails when the newest release lacks rows that bronze has held for too long.",

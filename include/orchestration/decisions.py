@@ -137,13 +137,13 @@ def read_answer(event: Mapping[str, Any]) -> dict[str, str]:
         raise AirflowException(
             f"found {len(chosen)} choices by {who or 'nobody'}, expected one of {', '.join(CHOICES)} by a user: answer again"
         )
-    length = len(why.strip()) if isinstance(why, str) else 0
+    length = len(why.strip()) if isinstance(why, str) else 0  # a line end becomes a blank below: in a log it would look like another line
     if not isinstance(why, str) or not 1 <= length <= LONGEST_REASON or not _is_text(why):
         raise AirflowException(
             f"the answer of {who} was not taken: found a reason of {length} characters, expected 1 to {LONGEST_REASON}, "
             "without control characters: answer again"
         )
-    return {"choice": chosen[0], "who": who, "why": why.strip()}
+    return {"choice": chosen[0], "who": who, "why": " ".join(why.split())}
 
 
 def _is_text(text: str) -> bool:
