@@ -13,6 +13,7 @@ from airflow.providers.http.hooks.http import HttpHook
 from airflow.providers.http.notifications import HttpNotifier
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import BaseNotifier, Connection, Context
+from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 from requests.utils import requote_uri
 
@@ -57,12 +58,15 @@ class WebhookNotifier(HttpNotifier):
         return _WebhookHook(method=self.method)
 
     def notify(self, context: Context) -> None:
-        """Send it; raises what requests and Airflow's hook raise."""
+        """Send it; raises AirflowException, which does not repeat the address, when it cannot be sent."""
         url = read_settings().alert_webhook or ""
         parts = urlsplit(requote_uri(url))
         for secret in {url, parts.geturl(), parts._replace(scheme="", netloc="").geturl(), parts.path, parts.query, parts.password or ""}:
             mask_secret(secret)
-        super().notify(context)
+        try:
+            super().notify(context)
+        except OSError as error:  # of requests: it holds the address
+            raise AirflowException(f"LEDGER_ALERT_WEBHOOK cannot be reached: {type(error).__name__}") from None
 
 
 class _WebhookHook(HttpHook):

@@ -90,10 +90,13 @@ def test_an_alert_hangs_on_what_people_must_hear_about(tmp_path: Path) -> None:
 import json
 from airflow.dag_processing.dagbag import DagBag
 dags = DagBag(dag_folder="dags").dags.values()
-print(json.dumps({f"{dag.dag_id}.{task.task_id}": len(task.on_failure_callback) for dag in dags for task in dag.tasks if task.on_failure_callback}))
+tasks = [task for dag in dags for task in dag.tasks if task.on_failure_callback]
+print(json.dumps({f"{task.dag_id}.{task.task_id}": len(task.on_failure_callback) for task in tasks}))
 """
     settings = {"LEDGER_ALERT_WEBHOOK": "https://example.org/hook", "LEDGER_ALERT_MAIL": "ops@example.org", "AIRFLOW_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True
+    )
     gates = [f"medallion.{layer}_gate" for layer in LAYERS]
     assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(["bronze_ingestion.ingest", *gates, "release_watch.check_release"], 2)
 

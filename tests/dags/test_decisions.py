@@ -54,7 +54,7 @@ def test_a_closed_verdict_is_asked_about_in_a_run_named_after_the_gates_run(sett
     judge(settings)
     for _ in range(2):  # the same name again: Airflow skips a run that exists
         with pytest.raises(DagRunTriggerException) as triggered:
-            AskForDecision(task_id="ask_for_decision").execute(Context(ti=TaskInstance()))
+            AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
         assert (triggered.value.trigger_dag_id, triggered.value.dag_run_id) == ("quality_decision", DECISION)
         assert triggered.value.skip_when_already_exists
 
@@ -62,7 +62,7 @@ def test_a_closed_verdict_is_asked_about_in_a_run_named_after_the_gates_run(sett
 def test_nobody_is_asked_when_a_gate_broke_but_none_is_closed(settings: Settings) -> None:
     judge(settings, success=True)
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
-        AskForDecision(task_id="ask_for_decision").execute(Context(ti=TaskInstance()))
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -70,7 +70,7 @@ def test_nobody_is_asked_twice_about_what_was_decided(settings: Settings, choice
     judge(settings)
     decide(settings, choice, "ada", "because")
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
-        AskForDecision(task_id="ask_for_decision").execute(Context(ti=TaskInstance()))
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
 
 
 def test_a_gate_that_closed_again_is_asked_about_again(settings: Settings) -> None:
@@ -78,7 +78,7 @@ def test_a_gate_that_closed_again_is_asked_about_again(settings: Settings) -> No
     decide(settings, "wait", "ada", "because", now=NOW + timedelta(minutes=1))
     judge(settings, at=NOW + timedelta(minutes=2))
     with pytest.raises(DagRunTriggerException) as triggered:
-        AskForDecision(task_id="ask_for_decision").execute(Context(ti=TaskInstance()))
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
     assert triggered.value.dag_run_id == f"decision__{RUN}__20261120T120200.000000"
 
 
@@ -92,7 +92,9 @@ def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings
     judge(settings)
     with pytest.raises(AirflowFailException) as failure:
         has_new_batches(force=True)
-    assert str(failure.value).startswith(f"waiting for the decision in run {DECISION} of the DAG quality_decision (Airflow: Required Actions): ")
+    assert str(failure.value).startswith(
+        f"waiting for the decision in run {DECISION} of the DAG quality_decision (Airflow: Required Actions): "
+    )
     assert "silver.transactions (unique_ids)" in str(failure.value)
     assert "report: file:///quality/8.html" in str(failure.value)
 
@@ -102,7 +104,12 @@ def test_after_wait_the_next_run_names_who_decided_and_how_to_decide_otherwise(s
     decide(settings, "wait", "ada", "the bank looks into it", now=NOW + timedelta(minutes=1))
     with pytest.raises(AirflowFailException) as failure:
         has_new_batches(force=False)
-    for part in ("waiting, as was decided", "quality_decision is triggered again", "ada decided to wait at 2026-11-20T12:01Z", "the bank looks into it"):
+    for part in (
+        "waiting, as was decided",
+        "quality_decision is triggered again",
+        "ada decided to wait at 2026-11-20T12:01Z",
+        "the bank looks into it",
+    ):
         assert part in str(failure.value)
 
 
@@ -115,20 +122,17 @@ def test_after_the_other_choices_the_next_run_goes_on(settings: Settings, choice
 
 def test_a_run_by_hand_without_a_closed_gate_ends_at_once(settings: Settings, dag_bag: DagBag) -> None:
     with pytest.raises(AirflowSkipException, match="no gate is closed: nothing to decide"):
-        ask(dag_bag).execute(Context(ti=TaskInstance()))
+        ask(dag_bag).execute(TaskInstance().context())
 
 
-def test_the_question_is_asked_with_what_the_gate_told(
-    settings: Settings, dag_bag: DagBag, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_question_is_asked_with_what_the_gate_told(settings: Settings, dag_bag: DagBag, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
     judge(settings)
     failures = [{"table": "silver.transactions", "expectation": "unique_ids", "found": "{{ 7 * 7 }} | `x`", "expected": "at most 0"}]
     ti = TaskInstance({("silver_gate", "failures"): failures})
-    ti.id = "1"
     with pytest.raises(TaskAwaitingInput):
-        ask(dag_bag).execute(Context(ti=ti, task_instance=ti))
+        ask(dag_bag).execute(ti.context())
     (detail,) = told
     assert detail["options"] == list(CHOICES)
     assert detail["subject"] == "Gate silver closed: release anyway, roll back or wait?"
@@ -140,7 +144,14 @@ def test_the_question_is_asked_with_what_the_gate_told(
 def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
     verdict = {"run_id": RUN, "layer": "silver", "table": "silver.transactions", "report": "file:///quality/8.html", "decision": None}
     text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW}], [], 7)
-    for part in (f"`{RUN}`", "`file:///quality/8.html`", "| unique_ids | see the report |", "Readers see release 7.", "return to release 7", *CHOICES):
+    for part in (
+        f"`{RUN}`",
+        "`file:///quality/8.html`",
+        "| unique_ids | see the report |",
+        "Readers see release 7.",
+        "return to release 7",
+        *CHOICES,
+    ):
         assert part in text
     waiting = {"who": "ada", "why": "a\nb", "decided_at": NOW, "choice": "wait"}
     text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW, "decision": waiting}], [], None)
@@ -151,7 +162,7 @@ def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
 def test_an_answer_is_choice_who_and_why(settings: Settings, dag_bag: DagBag) -> None:
     judge(settings)
     ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
-    answer = ask(dag_bag).execute_complete(Context(ti=ti), event(" the bank confirmed it\n", "roll back"))
+    answer = ask(dag_bag).execute_complete(ti.context(), event(" the bank confirmed it\n", "roll back"))
     assert answer == {"choice": "roll back", "who": "ada", "why": "the bank confirmed it"}
 
 
@@ -160,7 +171,7 @@ def test_an_answer_to_another_question_is_not_taken(settings: Settings, dag_bag:
     ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
     judge(settings, table="silver.accounts", at=NOW + timedelta(seconds=1))
     with pytest.raises(AirflowException, match="answer of ada was not taken: found other closed verdicts now") as failure:
-        ask(dag_bag).execute_complete(Context(ti=ti), event())
+        ask(dag_bag).execute_complete(ti.context(), event())
     assert not isinstance(failure.value, AirflowFailException)  # so it is asked again
 
 
@@ -168,7 +179,7 @@ def test_an_answer_that_nobody_needs_any_more_is_not_recorded(settings: Settings
     judge(settings)
     judge(settings, success=True, at=NOW + timedelta(minutes=1))
     with pytest.raises(AirflowSkipException, match="answer of ada was not recorded"):
-        ask(dag_bag).execute_complete(Context(ti=TaskInstance()), event())
+        ask(dag_bag).execute_complete(TaskInstance().context(), event())
 
 
 @pytest.mark.parametrize(
@@ -209,11 +220,13 @@ def test_a_reason_reaches_the_job_as_it_is(dag_bag: DagBag, tmp_path: Path, why:
 def test_medallion_is_started_unless_the_decision_is_to_wait(dag_bag: DagBag) -> None:
     start: Any = dag_bag.dags["quality_decision"].get_task("start_medallion")
     assert (start.trigger_dag_id, start.conf) == ("medallion", {"force": True})
-    skip_when_waiting(Context(ti=TaskInstance({("ask", "return_value"): {"choice": "roll back"}})))
+    skip_when_waiting(TaskInstance({("ask", "return_value"): {"choice": "roll back"}}).context())
     with pytest.raises(AirflowSkipException):
-        skip_when_waiting(Context(ti=TaskInstance({("ask", "return_value"): {"choice": "wait"}})))
+        skip_when_waiting(TaskInstance({("ask", "return_value"): {"choice": "wait"}}).context())
 
 
 def test_what_is_waited_for_is_the_newest_closed_verdict() -> None:
-    verdicts = [{"run_id": run, "_judged_at": NOW + timedelta(seconds=second), "decision": None} for second, run in ((1, "late"), (0, "early"))]
+    verdicts = [
+        {"run_id": run, "_judged_at": NOW + timedelta(seconds=second), "decision": None} for second, run in ((1, "late"), (0, "early"))
+    ]
     assert "decision__late__20261120T120001" in waits_for(verdicts)

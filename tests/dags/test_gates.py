@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset, Context
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -37,7 +37,7 @@ def gate(folder: Path, exit_code: int, verdict: Any = None, output: str = "") ->
 def run(task: QualityGate, ti: TaskInstance | None = None) -> tuple[Any, OutletEventAccessors]:
     """Execute the task; returns what it hands on, and its asset events."""
     events = OutletEventAccessors()
-    return task.execute(Context(outlet_events=events, ti=ti or TaskInstance())), events
+    return task.execute((ti or TaskInstance()).context(outlet_events=events)), events
 
 
 def test_passed_hands_on_a_summary_and_the_asset_says_what_was_judged(tmp_path: Path) -> None:
@@ -79,7 +79,11 @@ def test_closed_names_what_failed_and_the_report_and_is_not_tried_again(tmp_path
 
 
 def test_a_long_list_of_failures_is_cut(tmp_path: Path) -> None:
-    closed = {"verdict": "closed", "failed": [{"table": "t", "expectation": f"e{number}", "found": 1} for number in range(25)], "report": "r"}
+    closed = {
+        "verdict": "closed",
+        "failed": [{"table": "t", "expectation": f"e{number}", "found": 1} for number in range(25)],
+        "report": "r",
+    }
     with pytest.raises(AirflowFailException, match=r"e19 \(found 1, expected \) and 5 more; report: r"):
         run(gate(tmp_path, 3, closed))
 
@@ -90,7 +94,20 @@ def test_closed_without_a_verdict_says_what_the_job_says(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "verdict", [None, "", "{", "[]", "null", '"passed"', {}, {"verdict": "closed"}, {"verdict": "closed", "failed": ["x"]}, {"verdict": "maybe"}, {"verdict": True}]
+    "verdict",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "null",
+        '"passed"',
+        {},
+        {"verdict": "closed"},
+        {"verdict": "closed", "failed": ["x"]},
+        {"verdict": "maybe"},
+        {"verdict": True},
+    ],
 )
 def test_exit_code_0_without_a_clear_verdict_counts_as_closed(tmp_path: Path, verdict: Any) -> None:
     with pytest.raises(AirflowFailException, match="it counts as closed"):
