@@ -29,6 +29,7 @@ class _Post(BaseHTTPRequestHandler):
         server.received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
         self.send_response(server.status)
         self.end_headers()
+        self.wfile.write(f"you asked for {self.path}".encode())  # as many servers do
 
     def log_request(self, *_: object) -> None:
         """Say nothing."""

@@ -6,16 +6,17 @@ nothing. Texts are templates of ours; what failed is filled in as a value.
 
 from collections.abc import Callable
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
+import requests
 from airflow.providers.http.hooks.http import HttpHook
 from airflow.providers.http.notifications import HttpNotifier
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import BaseNotifier, Connection, Context
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
-from requests.utils import requote_uri
+from requests.adapters import HTTPAdapter
 
 from spark_jobs.settings import read_settings
 
@@ -50,29 +51,39 @@ def alerts(what: str, to_do: str) -> list[BaseNotifier]:
 
 
 class WebhookNotifier(HttpNotifier):
-    """Posts to LEDGER_ALERT_WEBHOOK. The address may hold a token, so it is masked in every log before anything can show it."""
+    """Posts to LEDGER_ALERT_WEBHOOK. The address may hold a token, so no log and no error ever shows it, nor what the server says."""
 
     @cached_property
     def hook(self) -> HttpHook:
         """The hook for the address in the settings, in place of one for a connection that is stored in Airflow."""
-        return _WebhookHook(method=self.method)
+        return _WebhookHook(method=self.method, adapter=_SilentAdapter())
 
     def notify(self, context: Context) -> None:
         """Send it; raises AirflowException, which does not repeat the address, when it cannot be sent."""
-        url = read_settings().alert_webhook or ""
-        parts = urlsplit(requote_uri(url))
-        for secret in {url, parts.geturl(), parts._replace(scheme="", netloc="").geturl(), parts.path, parts.query, parts.password or ""}:
-            mask_secret(secret)
+        mask_secret(read_settings().alert_webhook)  # for Airflow's own messages, of which the level DEBUG has more
         try:
             super().notify(context)
-        except OSError as error:  # of requests: it holds the address
-            raise AirflowException(f"LEDGER_ALERT_WEBHOOK cannot be reached: {type(error).__name__}") from None
+        except OSError as error:  # those of requests are of this kind
+            raise AirflowException(f"LEDGER_ALERT_WEBHOOK was not told: {error}") from None
 
 
 class _WebhookHook(HttpHook):
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
         return Connection(conn_id=conn_id, conn_type="http", host=read_settings().alert_webhook)
+
+
+class _SilentAdapter(HTTPAdapter):
+    """Sends; what goes wrong is told without the address: Airflow masks it in a task's log, but not in the scheduler's copy of that."""
+
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
+        try:
+            response = super().send(*args, **kwargs)
+        except requests.RequestException as error:
+            raise requests.ConnectionError(type(error).__name__) from None
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            raise requests.ConnectionError(f"it answered {response.status_code}")
+        return response
 
 
 def once_per_release(notifier: BaseNotifier) -> Callback:
