@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control, leases
@@ -99,6 +100,21 @@ def _release(rows: Iterable[dict[str, Any]]) -> Release:
         rows={name: row["rows"] for name, row in named.items()},
         last_batches={name: row["last_batch"] for name, row in named.items() if row["last_batch"] is not None},
     )
+
+
+def unreleased_since(settings: Settings) -> datetime | None:
+    """When the first bronze rows were written that the newest release lacks; None when it holds them all.
+
+    From the files' statistics: of a file that also holds released rows (compaction makes such), their time is taken.
+    """
+    released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
+    moments = []
+    for table in BRONZE:
+        path = str(table.path(settings))
+        if DeltaTable.is_deltatable(path):
+            files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
+            moments += [file["min._ingested_at"] for file in files if (file.get("max._batch") or 0) > released.get(table.name, 0)]
+    return min(moments, default=None)
 
 
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:

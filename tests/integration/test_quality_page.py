@@ -76,7 +76,15 @@ def failed_run(stack_home: Path, settings: Settings, api: AirflowApi) -> str:
 def bad_messages() -> list[Message]:
     """Customers, some of them malformed, and many malformed transactions: all full of what nobody may read in a log."""
     now = int(datetime.now(UTC).timestamp() * 1000)
-    customer = {"customerId": "C90000001", "sex": "Female", **PERSON, "city": "Zlin", "state": "ZL", "zipcode": "76001", "districtId": "1"}
+    customer: dict[str, object] = {
+        "customerId": "C90000001",
+        "sex": "Female",
+        **PERSON,
+        "city": "Zlin",
+        "state": "ZL",
+        "zipcode": "76001",
+        "districtId": "1",
+    }
     customer |= {"birthDate": "1990-01-01", "updateTime": now}
     values = " ".join(PERSON.values())
     customers = [
