@@ -1,6 +1,7 @@
 """The gold job on random silver rows, which come, change and go: every table is what plain Python makes of the rows that are there."""
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -179,6 +180,12 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
     assert [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD] == versions
     silver_versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in job.FOLLOWED}
     assert control.versions_read_by_gold(settings) == silver_versions
+
+    removed = chance.choice(tables.GOLD)  # as one is that a new release of the pipeline brings
+    shutil.rmtree(removed.path(settings))
+    tables.ensure_tables(settings, [removed])
+    job.run(spark, settings, "run-6")
+    check(after, customers)
 
 
 def killed_at(point: str) -> Callable[[str], None]:
