@@ -12,6 +12,7 @@ from typing import Any
 
 import deltalake
 
+from spark_jobs.lifetimes import lifetimes
 from spark_jobs.settings import Settings
 
 
@@ -86,6 +87,8 @@ TRANSACTIONS_LATE = Table(
     f"transaction_id string, event_at timestamp, watermark_at timestamp, late_by_seconds decimal(18,3), {_COORDINATES}",
     keys=_COORDINATE_KEYS,
 )
+# Where the row of each id is, so that looking for duplicates reads nothing else that grows.
+TRANSACTION_IDS = Table("silver.transaction_ids", f"id_hash bigint, {_COORDINATES}")
 TRANSACTIONS_QUARANTINE = _quarantine("transactions")
 CUSTOMERS_QUARANTINE = _quarantine("customers")
 ACCOUNTS_QUARANTINE = _quarantine("accounts")
@@ -211,6 +214,7 @@ SILVER = (
     SILVER_ACCOUNTS,
     ACCOUNTS_QUARANTINE,
 )
+SILVER_INDEXES = (TRANSACTION_IDS,)  # the silver job's own; made of silver, in no release
 GOLD = (
     DAILY_TOTALS,
     SLIDING_TOTALS,
@@ -241,7 +245,7 @@ def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
                 mode="ignore",
                 partition_by=list(table.partitioned_by),
                 name=table.name,
-                configuration=dict(table.properties),
+                configuration=table.properties | (lifetimes(settings) if table.layer in LAYERS else {}),
             )
 
 

@@ -20,6 +20,7 @@ from tests.expectations.warehouse import (
     totals,
     transaction,
 )
+from tests.expectations.warning_cases import stale, strangers, volume_cases
 
 
 def bronze_cases(topic: str) -> list[Case]:
@@ -52,15 +53,21 @@ def quarantine_cases(topic: str) -> list[Case]:
 def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
     table = f"silver.{topic}"
     later = FIRST_VERSION + timedelta(days=30)
-    closed = {"valid_to": later, "is_current": False}
     job = {"job": "silver", "table": table}
 
     def with_gap(rows: Rows) -> None:
-        rows[table][0].update(closed)
+        put(table, 0, valid_to=later, is_current=False)(rows)
         again(table, 0, valid_from=later + timedelta(days=1), valid_to=None, is_current=True)(rows)
 
     def with_wrong_sum(rows: Rows) -> None:
         next(row for row in rows["control.batches"] if row.items() >= job.items())["input"] = 3
+
+    def with_overlap(rows: Rows) -> None:
+        put(table, 0, valid_to=later, is_current=False)(rows)
+        again(table, 0, valid_from=later - timedelta(days=1), valid_to=None, is_current=True)(rows)
+
+    def with_two_ends(rows: Rows) -> None:
+        again(table, 0, valid_from=later)(rows)
 
     return [
         case(table, "rows_read", lambda rows: rows[f"bronze.{topic}"].clear()),
@@ -70,7 +77,15 @@ def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
         case(table, "backward_validity holes_and_overlaps wrong_current_marks", put(table, valid_to=FIRST_VERSION)),
         case(table, "wrong_current_marks keys_without_one_current_version", put(table, is_current=False)),
         case(table, "keys_without_one_current_version holes_and_overlaps", again(table)),
-        case(table, "holes_and_overlaps", with_gap),
+        case(table, "holes_and_overlaps", with_gap, "-hole"),
+        case(table, "holes_and_overlaps", with_overlap, "-overlap"),
+        case(table, "holes_and_overlaps keys_without_one_current_version", with_two_ends, "-never-ended"),
+        case(
+            table,
+            "holes_and_overlaps keys_without_one_current_version",
+            put(table, valid_to=later, is_current=False),
+            "-ended",
+        ),
         case(table, "lost_keys", add(f"bronze.{topic}", bronze(at(0, 2, 1, topic), partner.encode(), b"{}"))),
         case(table, "runs_that_do_not_add_up", with_wrong_sum),
         case(table, "quarantined_per_thousand", many_quarantined(topic, good=190), "-warning"),
@@ -116,6 +131,9 @@ TRANSACTIONS = [
     case(T, "runs_that_do_not_add_up", add("control.batches", run_of("silver", T, 2, 2, input=3, output=2))),
     case(T, "quarantined_per_thousand", many_quarantined("transactions", good=190), "-warning"),
     case(T, "quarantined_per_thousand", many_quarantined("transactions", good=0), "-critical"),
+    *volume_cases(T),
+    case(T, "unknown_accounts_per_thousand", strangers(200, customer_id="C00000001"), "-warning"),
+    case(T, "unknown_customers_per_thousand", strangers(200, account_id="A00000001"), "-warning"),
     case(D, "missing_coordinates", put(D, _batch=None)),
     case(D, "missing_values", put(D, is_conflicting=None)),
     case(D, "repeated_coordinates", again(D)),
@@ -282,8 +300,12 @@ GOLD_OF_TIMES = [
     case(AD, "days_that_do_not_balance", unbalanced_day, "-warning"),
 ]
 
+
+B = "bronze.transactions"
 CASES = [
     *bronze_cases("transactions"),
+    *volume_cases(B),
+    case(B, "seconds_past_freshness", stale, "-warning"),
     *quarantine_cases("transactions"),
     *dimension_cases("customers", "customer_id", "C00000002"),
     *dimension_cases("accounts", "account_id", "A00000002"),

@@ -30,7 +30,7 @@ def bronze(coordinates: Row, key: bytes | None, value: bytes | None) -> Row:
     return {"key": key, "value": value, "headers": [], **coordinates, **times}
 
 
-def quarantined(coordinates: Row, key: bytes | None, value: bytes) -> Row:
+def quarantined(coordinates: Row, key: bytes | None, value: bytes | None) -> Row:
     return {"key": key, "value": value, "broken_rules": ["parseable"], "detail": None, **coordinates}
 
 
