@@ -7,6 +7,8 @@ An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to
   any table as `silver_transactions` (up to the last judged batch), its judged batches as `written_silver_transactions`,
   `control_batches`, and `judged` (one row: first_batch, last_batch).
 
+`{rules}` stands for the names of the row rules of the table's topic, as a list of SQL texts (expectations/rules).
+
 A measure is a whole number, mostly a count of rows that should not be. Money is compared inside SQL, where decimals are exact:
 Great Expectations compares doubles. A text may be a list of lines. An expectation without `sql` and `query` speaks of a measure that
 another one of its suite defines. `severity` `critical` closes the gate; `warning` and `info` are reported only.
@@ -18,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from expectations.row_rules import read_rules
 
 FOLDER = Path(__file__).parent / "suites"
 
@@ -49,7 +53,7 @@ def read_suite(table: str, folder: Path = FOLDER) -> Suite:
     file = folder / f"{table}.json"
     try:
         content = json.loads(file.read_text())
-        name, expectations = content["name"], tuple(content["expectations"])
+        name, expectations = content["name"], tuple(_with_rules(content["expectations"], content["name"]))
         measures = _read_measures(expectations)
     except SuiteError as error:
         raise SuiteError(f"{file}: {error}") from None
@@ -58,6 +62,16 @@ def read_suite(table: str, folder: Path = FOLDER) -> Suite:
     if name != table or not expectations:
         raise SuiteError(f"{file}: found suite {name!r} with {len(expectations)} expectations, expected {table!r} with at least one")
     return Suite(table, expectations, measures)
+
+
+def _with_rules(expectations: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
+    """Expectations with the names of the row rules of the table's topic, as SQL texts, in place of `{rules}`."""
+    text = json.dumps(expectations)
+    if "{rules}" in text:
+        names = (f"'{rule.name}'" for rule in read_rules(table.split(".")[1].split("_")[0]).rules)
+        text = text.replace("{rules}", ", ".join(names))
+    filled: list[dict[str, Any]] = json.loads(text)
+    return filled
 
 
 def _read_measures(expectations: tuple[Mapping[str, Any], ...]) -> tuple[Measure, ...]:

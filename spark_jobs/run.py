@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import gates, leases, releases, rule_sets, tables, written
+from spark_jobs import gates, leases, releases, tables, written
 from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.silver import rule_sets
 
 log = logging.getLogger("ledger")
 
