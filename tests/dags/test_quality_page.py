@@ -191,11 +191,20 @@ def test_what_nobody_may_ask_for(home: Settings, reader: TestClient, path: str) 
 def test_reports_are_served_and_load_nothing_from_elsewhere(home: Settings, reader: TestClient) -> None:
     page = home.quality / "data_docs/validations/a b/1.html"
     page.parent.mkdir(parents=True)
-    page.write_text("<p>report")
+    page.write_text('<head><script src="https://example.org/x.js"></script></head><p>report ä')
     answer = reader.get("/data_docs/validations/a%20b/1.html")
-    assert (answer.text, answer.headers["content-type"]) == ("<p>report", "text/html; charset=utf-8")
-    assert "http" not in answer.headers["content-security-policy"]
-    assert "'unsafe-inline'" not in reader.get("/").headers["content-security-policy"].split("script-src")[1].split(";")[0]
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert '<link rel="stylesheet" href="/quality/static/data_docs.css"></head><p>report ä' in answer.text
+    for path in ("/data_docs/validations/a%20b/1.html", "/", "/static/page.js"):
+        policy = dict(part.strip().split(" ", 1) for part in reader.get(path).headers["content-security-policy"].split(";"))
+        assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'self'")
+        assert "http" not in str(policy)
+
+
+def test_the_overview_stands_for_the_index_of_the_reports(home: Settings, reader: TestClient) -> None:
+    for path in ("/data_docs/index.html", "/data_docs/"):
+        answer = reader.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (307, "/quality/")
 
 
 def test_nothing_yet_is_told(home: Settings, reader: TestClient) -> None:
@@ -228,12 +237,16 @@ def test_unusable_settings_are_an_error_of_the_page(reader: TestClient, monkeypa
 
 def test_ten_thousand_results_take_less_than_a_second(home: Settings, reader: TestClient) -> None:
     rows.fill(home, 440, rows_a_run=20)
-    reader.get("/")  # the first one imports what all need
-    begun = time.perf_counter()
-    text = reader.get("/").text
-    assert time.perf_counter() - begun < 1
+    text = reader.get("/").text  # imports what all need
+    assert min(timed(reader) for _ in range(3)) < 1
     assert text.count('class="run ') == 23 * 20
     assert len(text) < 1_000_000
+
+
+def timed(reader: TestClient) -> float:
+    begun = time.perf_counter()
+    assert reader.get("/").status_code == 200
+    return time.perf_counter() - begun
 
 
 @pytest.mark.parametrize(
