@@ -30,6 +30,7 @@ from spark_jobs.tables import (
     SILVER,
     SILVER_ACCOUNTS,
     SILVER_CUSTOMERS,
+    SILVER_INDEXES,
     SILVER_TRANSACTIONS,
     Table,
 )
@@ -45,7 +46,7 @@ def finish(settings: Settings) -> None:
     """Carry out the roll-back that was decided last, as far as it was not carried out yet. Waits for the jobs under way."""
     if _is_done(settings):
         return
-    with leases.hold(settings, (*SILVER, *GOLD, RELEASES), owner="roll back"):
+    with leases.hold(settings, (*SILVER, *SILVER_INDEXES, *GOLD, RELEASES), owner="roll back"):
         if _is_done(settings):  # by another process, meanwhile
             return
         number = control.generation(settings)
@@ -56,6 +57,8 @@ def finish(settings: Settings) -> None:
         batches = {table.name: int(released[table.name]["last_batch"] or 0) if released else 0 for table in BRONZE}
         for table in SILVER:
             _restore(settings, table, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
+        for table in SILVER_INDEXES:
+            _empty(settings, table, control.application(settings, "silver"))
         gold = control.application(settings, "gold")
         follows = {gold: _head(settings, SILVER_TRANSACTIONS)}
         follows |= {f"{gold} {table.name}": _head(settings, table) for table in (SILVER_CUSTOMERS, SILVER_ACCOUNTS)}
@@ -100,6 +103,13 @@ def _restore(settings: Settings, table: Table, released: dict[str, dict[str, Any
     else:
         delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
     kill_point(f"after roll-back of {table.name}")
+
+
+def _empty(settings: Settings, table: Table, application: str) -> None:
+    """Empty an index; the next run of silver makes it anew."""
+    path = str(table.path(settings))
+    if DeltaTable.is_deltatable(path) and (delta := DeltaTable(path)).transaction_version(application) is None:
+        delta.delete(commit_properties=CommitProperties(app_transactions=[Transaction(application, 0)]))
 
 
 def _is_of_release(row: dict[str, Any], released: dict[str, dict[str, Any]], batches: dict[str, int]) -> bool:

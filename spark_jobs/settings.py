@@ -26,6 +26,9 @@ class Settings:
     airflow_port: int | None
     allowed_lateness_seconds: int
     large_credit: Decimal
+    freshness_seconds: int
+    gate_seconds: int
+    release_days: int
     alert_webhook: str | None = field(repr=False)  # it may hold a token
     alert_mail: tuple[str, ...]
     release_stale_minutes: int
@@ -112,6 +115,9 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
         large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
+        freshness_seconds=whole("LEDGER_FRESHNESS_SECONDS", "86400", 1, 10**9),
+        gate_seconds=whole("LEDGER_GATE_SECONDS", "600", 1, 86400),
+        release_days=whole("LEDGER_RELEASE_DAYS", "7", 1, 3650),
         alert_webhook=values.get("LEDGER_ALERT_WEBHOOK"),
         alert_mail=_addresses(
             matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""

@@ -3,12 +3,20 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
 from spark_jobs import control
 from spark_jobs.settings import Settings
-from spark_jobs.tables import DECISIONS, QUALITY_RESULTS
+from spark_jobs.tables import DECISIONS, QUALITY_RESULTS, ensure_tables
 
 RELEASE_ANYWAY, ROLL_BACK, WAIT = "release anyway", "roll back", "wait"
 CHOICES = (RELEASE_ANYWAY, ROLL_BACK, WAIT)
+
+_THAT_MATTER = """
+with numbered as (select *, row_number() over (partition by "table", success order by _judged_at desc) as _number from verdicts)
+select * from numbered where _number = 1 or run_id in (select run_id from decisions)
+"""
 
 
 def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
@@ -33,21 +41,35 @@ def closed_verdicts(settings: Settings, *layers: str) -> list[dict[str, Any]]:
 
 def next_moment(settings: Settings, now: datetime) -> datetime:
     """`now`, or the moment after the newest verdict and decision: they keep their order when a clock is set back."""
-    moments: list[datetime] = [row["_judged_at"] for row in control.read(settings, QUALITY_RESULTS).to_pylist()]
+    moments: list[datetime] = [rows[-1]["_judged_at"] for rows in _by_table(settings).values()]
     moments += [row["decided_at"] for row in control.read(settings, DECISIONS).to_pylist()]
     return max([now, *(moment + timedelta(microseconds=1) for moment in moments)])
 
 
 def _by_table(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """All verdicts of each table, in the order in which they were given."""
+    """The verdicts of each table that still matter, in the order in which they were given."""
     decisions = sorted(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"])
     tables: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"]):
+    for row in sorted(_read_verdicts(settings), key=lambda row: row["_judged_at"]):
         about = [each for each in decisions if _is_about(each, row)]
         decision = about[-1] if about and not row["success"] else None
         passed = bool(row["success"]) or (decision is not None and decision["choice"] == RELEASE_ANYWAY)
         tables.setdefault(row["table"], []).append(row | {"decision": decision, "passed": passed})
     return tables
+
+
+def _read_verdicts(settings: Settings) -> list[dict[str, Any]]:
+    """Of each table the newest verdict that passed, the newest that did not, and those of runs that were decided about.
+
+    The table of verdicts grows with every run; the others need not become Python objects.
+    """
+    verdicts, decisions = (str(table.path(settings)) for table in (QUALITY_RESULTS, DECISIONS))
+    if not DeltaTable.is_deltatable(verdicts):
+        return []
+    ensure_tables(settings, [DECISIONS])
+    builder = QueryBuilder().register("verdicts", DeltaTable(verdicts)).register("decisions", DeltaTable(decisions))
+    rows: list[dict[str, Any]] = pa.table(builder.execute(_THAT_MATTER).read_all()).to_pylist()
+    return rows
 
 
 def _is_about(decision: dict[str, Any], verdict: dict[str, Any]) -> bool:

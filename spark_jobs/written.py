@@ -6,8 +6,10 @@ duplicates, late rows and quarantine) are judged together, over the same batches
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -24,6 +26,10 @@ from spark_jobs.verdicts import last_passed, newest_verdicts
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
 _HISTORY_STEP = 200
 _VIEW = Template("create view $name as select * from $raw where $condition")
+_JUDGED = Template(
+    "create view judged as select $first as first_batch, $last as last_batch, "
+    "arrow_cast('$now', 'Timestamp(Microsecond, Some(\"UTC\"))') as judged_at, $freshness as freshness_seconds"
+)
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,13 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     return to_judge, standing
 
 
-def open_query(settings: Settings, written: Written, versions: dict[str, int]) -> Callable[[str], pa.Table]:
+def open_query(
+    settings: Settings, written: Written, versions: Mapping[str, int], now: datetime, instead: Mapping[str, Path] | None = None
+) -> Callable[[str], pa.Table]:
     """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
 
     `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
-    they are now.
+    they are now. `now` is the time of the judgement. `instead` gives the folders of tables that are read in place of the stored ones.
     """
     builder = QueryBuilder()
     layers = _BELOW[written.table.layer]
@@ -81,7 +89,8 @@ def open_query(settings: Settings, written: Written, versions: dict[str, int]) -
         if name in ready:
             return
         table = tables[name]
-        builder.register(f"raw_{name}", DeltaTable(str(table.path(settings)), version=versions.get(table.name)))
+        folder = (instead or {}).get(table.name, table.path(settings))
+        builder.register(f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)))
         follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
         upto, within = "true", "true"
         if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
@@ -92,7 +101,8 @@ def open_query(settings: Settings, written: Written, versions: dict[str, int]) -
         ready.add(name)
 
     own = written.table.name.replace(".", "_")
-    builder.execute(f"create view judged as select {written.first_batch} as first_batch, {written.last_batch} as last_batch")
+    judged = {"first": written.first_batch, "last": written.last_batch, "now": now.astimezone(UTC).isoformat()}
+    builder.execute(_JUDGED.substitute(judged, freshness=settings.freshness_seconds))
 
     def query(sql: str) -> pa.Table:
         words = set(re.findall(r"\w+", sql))
@@ -114,6 +124,36 @@ def source_of(table: Table) -> str:
     """The bronze table whose batches a table follows: `transactions` for all of gold."""
     layer, name = table.name.split(".")
     return "transactions" if layer == "gold" else name.split("_")[0]
+
+
+def newest_batch(settings: Settings, table: Table) -> int | None:
+    """The last batch that brought rows to a table, from its statistics; None when it has none or does not exist.
+
+    A batch of records that bronze had already brings none.
+    """
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return None
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
+
+
+def unread_bronze(settings: Settings) -> list[Table]:
+    """The bronze tables that have batches which silver has not processed."""
+    return [
+        table
+        for table in LAYERS["bronze"]
+        if (newest_batch(settings, table) or 0) > control.last_batch(settings, "silver", table.name.replace("bronze.", "silver."))
+    ]
+
+
+def version_after(settings: Settings, table: Table, last_batch: int) -> int | None:
+    """The version of a bronze table from which on its commits bring batches after `last_batch`; None where only all will do."""
+    if last_batch == 0:
+        return None
+    delta = DeltaTable(str(table.path(settings)))
+    version = version_upto(delta, last_batch) + 1
+    return version if version <= delta.version() else None
 
 
 def version_upto(table: DeltaTable, last_batch: int) -> int:

@@ -1,7 +1,7 @@
 """Is there anything to do, and does it come about? Asked without a JVM, within a second."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -12,12 +12,15 @@ log = logging.getLogger(__name__)
 
 
 def has_new_batches(force: bool) -> bool:
-    """True when bronze holds batches that the newest release lacks, or when the run is forced.
+    """True when bronze holds batches that the newest release lacks, when the run is forced, or when bronze is stale.
+
+    Stale: no new rows for longer than LEDGER_FRESHNESS_SECONDS. The run that is let through has bronze's gate record that as a
+    failed expectation, once in as many seconds.
 
     Raises AirflowFailException, which is not retried, when a gate is closed and nobody has decided to go on: it names the run that
     asks for the decision, or who decided to wait. A JVM need not start to find out.
     """
-    from spark_jobs.gates import closed_line  # neither is needed to parse a DAG
+    from spark_jobs.gates import closed_line, is_overdue  # neither is needed to parse a DAG
     from spark_jobs.releases import has_unreleased_batches
 
     settings = read_settings()
@@ -26,9 +29,14 @@ def has_new_batches(force: bool) -> bool:
     if force:
         log.info("Forced: every step runs, new batches or not.")
         return True
-    found = has_unreleased_batches(settings)
-    log.info("Bronze holds batches that the newest release lacks." if found else "The newest release holds every bronze batch.")
-    return found
+    if has_unreleased_batches(settings):
+        log.info("Bronze holds batches that the newest release lacks.")
+        return True
+    if is_overdue(settings, datetime.now(UTC)):
+        log.warning("Bronze had no new rows for more than %d s: bronze's gate is to record it.", settings.freshness_seconds)
+        return True
+    log.info("The newest release holds every bronze batch.")
+    return False
 
 
 def refuse_stale_release(now: datetime) -> None:

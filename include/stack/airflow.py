@@ -57,10 +57,12 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "LEDGER_SPARK_MASTER": settings.spark_master,
         "LEDGER_ALLOWED_LATENESS_SECONDS": str(settings.allowed_lateness_seconds),
         "LEDGER_LARGE_CREDIT": str(settings.large_credit),
+        "LEDGER_RELEASE_DAYS": str(settings.release_days),
     }
     url = f"http://{HOST}:{port}"
     options = {
         "CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "CORE__PLUGINS_FOLDER": str(ROOT / "include/quality_page/plugins"),
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",

@@ -9,13 +9,14 @@ from urllib.request import url2pathname
 import httpx
 import pytest
 
-from include.account import close_account, newest_release
+from include.account import close_account
 from include.demo import Clock, wait_for_dags, wait_for_ingestion
 from include.producer import Disturbances, generated_sources, plan_messages, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.processes import find_all
+from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings
 from tests.integration.ledger import await_that
 

@@ -12,17 +12,17 @@ import httpx
 import pytest
 from playwright.sync_api import Page
 
-from include.account import close_account, newest_release
+from include.account import close_account
 from include.demo import wait_for_dags
 from include.producer import Disturbances, Message, generated_sources, plan_messages, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from spark_jobs import control
-from spark_jobs.releases import latest_release
+from spark_jobs.releases import latest_release, newest_release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import DECISIONS, GOLD, SILVER
-from tests.integration.browser import keep, open_airflow
+from tests.integration.browser import keep, logged_in
 from tests.integration.conftest import WEBHOOK_TOKEN, Alerts
 from tests.integration.ledger import Ledger
 from tests.integration.waves import new
@@ -35,7 +35,7 @@ RUN_SECONDS = 400
 
 @pytest.fixture
 def page(settings: Settings) -> Iterator[Page]:
-    with open_airflow(settings) as page:
+    with logged_in(settings.home) as page:
         yield page
 
 
