@@ -86,6 +86,9 @@ TRANSACTIONS_LATE = Table(
     f"transaction_id string, event_at timestamp, watermark_at timestamp, late_by_seconds decimal(18,3), {_COORDINATES}",
     keys=_COORDINATE_KEYS,
 )
+TRANSACTION_IDS = Table(  # where the row of an id is: so that looking for duplicates reads nothing else that grows
+    "silver.transaction_ids", "id_hash bigint, _topic string, _partition int, _offset bigint, _batch bigint"
+)
 TRANSACTIONS_QUARANTINE = _quarantine("transactions")
 CUSTOMERS_QUARANTINE = _quarantine("customers")
 ACCOUNTS_QUARANTINE = _quarantine("accounts")
@@ -203,6 +206,7 @@ SILVER = (
     SILVER_ACCOUNTS,
     ACCOUNTS_QUARANTINE,
 )
+SILVER_INDEXES = (TRANSACTION_IDS,)  # the silver job's own; made of silver, in no release
 GOLD = (
     DAILY_TOTALS,
     SLIDING_TOTALS,

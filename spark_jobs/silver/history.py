@@ -53,9 +53,14 @@ ACCOUNTS = Dimension("accounts", "account_id", texts={"frequency": "frequency"},
 
 def judge_messages(bronze: DataFrame, dimension: Dimension, rules: RuleSet) -> DataFrame:
     """Bronze rows of a dimension's topic with broken_rules, and `_key`, `is_deletion` and the parsed fields beside them."""
+    return judge(parse_messages(bronze, dimension), rules)
+
+
+def parse_messages(bronze: DataFrame, dimension: Dimension) -> DataFrame:
+    """Bronze rows of a dimension's topic with `_key`, `is_deletion` and the parsed fields beside them."""
     texts = [_camel(dimension.key), *dimension.texts.values(), *dimension.dates.values()]
     keyed = bronze.withColumn("_key", F.col("key").cast("string")).withColumn("is_deletion", F.col("value").isNull())
-    return judge(parse_fields(keyed, texts, ["districtId", "updateTime"]), rules)
+    return parse_fields(keyed, texts, ["districtId", "updateTime"])
 
 
 def quarantined(judged: DataFrame, dimension: Dimension, rules: RuleSet) -> DataFrame:
@@ -63,24 +68,35 @@ def quarantined(judged: DataFrame, dimension: Dimension, rules: RuleSet) -> Data
     return judged.where(~is_valid()).withColumn("detail", detail(rules, dimension.fields))
 
 
-def classify_messages(judged: DataFrame, dimension: Dimension) -> DataFrame:
-    """Every valid message, typed, with what became of it in `outcome`: version, superseded or no_change.
+def typed_messages(parsed: DataFrame, dimension: Dimension) -> DataFrame:
+    """Parsed messages that are known to be valid, typed: key, content, valid_from, is_deleted, arrival. No rule is asked.
 
-    Per key and update time the last arrival stays, the others are superseded. In order of update time, neighbours that are
-    equal in all other fields collapse into the earliest; a deletion of an unknown or deleted key makes no change. A
-    deletion's time is its Kafka timestamp, and its fields are null.
+    A deletion's time is its Kafka timestamp, and its fields are null.
     """
     update_at = F.timestamp_millis(F.col("updateTime.text").try_cast("bigint"))
     typed: dict[str, Column] = {column: F.col(f"{name}.text") for column, name in dimension.texts.items()}
     typed |= {"district_id": F.col("districtId.text").try_cast("int")}
     typed |= {column: F.col(f"{name}.text").try_cast("date") for column, name in dimension.dates.items()}
-    messages = judged.where(is_valid()).select(
+    return parsed.select(
         F.col("_key").alias(dimension.key),
         *(F.when(~F.col("is_deletion"), value).alias(name) for name, value in typed.items()),
         F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(update_at).alias("valid_from"),
         F.col("is_deletion").alias("is_deleted"),
         *ARRIVAL,
     )
+
+
+def classify_messages(judged: DataFrame, dimension: Dimension) -> DataFrame:
+    """Every valid message of judged rows, typed, with what became of it in `outcome`; see `with_outcomes`."""
+    return with_outcomes(typed_messages(judged.where(is_valid()), dimension), dimension)
+
+
+def with_outcomes(messages: DataFrame, dimension: Dimension) -> DataFrame:
+    """Add `outcome` to typed messages, all there are of their keys: version, superseded or no_change.
+
+    Per key and update time the last arrival stays, the others are superseded. In order of update time, neighbours that are
+    equal in all other fields collapse into the earliest; a deletion of an unknown or deleted key makes no change.
+    """
     same_time = Window.partitionBy(dimension.key, "valid_from").orderBy(*(F.desc(name) for name in ARRIVAL))
     in_time = Window.partitionBy(dimension.key, "_stays").orderBy("valid_from")
     content = F.struct(*dimension.content)

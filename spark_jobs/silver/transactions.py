@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from expectations.row_rules import RuleSet
@@ -19,28 +19,22 @@ CONTENT = ["account_id", "customer_id", "event_at", "type", "operation", "amount
 def judge_transactions(bronze: DataFrame, rules: RuleSet) -> DataFrame:
     """Every bronze row, judged: with the columns of silver.transactions if it is valid, else with key, value and detail.
 
-    event_at is UTC; operation is null when empty. No row is dropped.
+    event_at is UTC; operation is null when empty. No row is dropped. Fields that the topic does not have are named in the detail
+    of a row that breaks a rule; a valid row has no detail, and its unknown fields stay in bronze, under its coordinates.
     """
     judged = judge(parse_fields(bronze, TEXTS, NUMBERS), rules)
-    event_at = F.timestamp_millis(F.col("eventTime.text").try_cast("bigint"))
-    valid = {
-        "transaction_id": F.col("transactionId.text"),
-        "account_id": F.col("accountId.text"),
-        "customer_id": F.col("customerId.text"),
-        "event_at": event_at,
-        "event_on": F.to_date(event_at),
-        "type": F.col("type.text"),
-        "operation": F.nullif(F.col("operation.text"), F.lit("")),
-        "amount": F.col("amount.text").try_cast("decimal(18,2)"),
-        "balance": F.col("balance.text").try_cast("decimal(18,2)"),
-    }
     broken = {"key": F.col("key"), "value": F.col("value"), "detail": detail(rules, [*TEXTS, *NUMBERS])}
     return judged.select(
-        *(F.when(is_valid(), column).alias(name) for name, column in valid.items()),
+        *(F.when(is_valid(), column).alias(name) for name, column in _typed().items()),
         *(F.when(~is_valid(), column).alias(name) for name, column in broken.items()),
         "broken_rules",
         *ARRIVAL,
     )
+
+
+def type_transactions(bronze: DataFrame) -> DataFrame:
+    """Bronze rows that are known to be valid, with the columns of silver.transactions. No rule is asked; no row is dropped."""
+    return parse_fields(bronze, TEXTS, NUMBERS).select(*(column.alias(name) for name, column in _typed().items()), *ARRIVAL)
 
 
 def mark_duplicates(judged: DataFrame, known: DataFrame) -> DataFrame:
@@ -91,3 +85,19 @@ def late_rows(first: DataFrame, watermarks: list[tuple[int, datetime]], spark: S
     late = first.join(F.broadcast(marks), on="_batch", how="inner").where("event_at < watermark_at")
     seconds = (F.unix_micros("watermark_at") - F.unix_micros("event_at")).cast("decimal(38,6)") / F.lit(1_000_000).cast("decimal(38,0)")
     return late.withColumn("late_by_seconds", seconds.cast("decimal(18,3)"))
+
+
+def _typed() -> dict[str, Column]:
+    """The columns of silver.transactions by name, from the parsed fields of a valid row."""
+    event_at = F.timestamp_millis(F.col("eventTime.text").try_cast("bigint"))
+    return {
+        "transaction_id": F.col("transactionId.text"),
+        "account_id": F.col("accountId.text"),
+        "customer_id": F.col("customerId.text"),
+        "event_at": event_at,
+        "event_on": F.to_date(event_at),
+        "type": F.col("type.text"),
+        "operation": F.nullif(F.col("operation.text"), F.lit("")),
+        "amount": F.col("amount.text").try_cast("decimal(18,2)"),
+        "balance": F.col("balance.text").try_cast("decimal(18,2)"),
+    }
