@@ -28,7 +28,7 @@ def query(table: DeltaTable, sql: str) -> pa.Table:
     return pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
 
 
-def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], once: tuple[str, int] | None = None) -> None:
+def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
     """Append rows in one commit, under the table's lease.
 
     `once` = (application, version) makes a repetition a no-op, as Delta's transaction identifiers do.
@@ -37,7 +37,7 @@ def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], onc
         append_held(settings, table, rows, once)
 
 
-def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], once: tuple[str, int] | None = None) -> None:
+def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
     ensure_tables(settings, [table])
     target = DeltaTable(str(table.path(settings)))
@@ -45,7 +45,8 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
     if once and done is not None and done >= once[1]:
         return
     properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
-    write_deltalake(target, pa.Table.from_pylist(list(rows), schema=_schema(table)), mode="append", commit_properties=properties)
+    data = rows.cast(_schema(table)) if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=_schema(table))
+    write_deltalake(target, data, mode="append", commit_properties=properties)
 
 
 def generation(settings: Settings) -> int:

@@ -22,6 +22,9 @@ from spark_jobs.settings import Settings, read_settings
 log = logging.getLogger("ledger")
 
 
+_REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the usage."""
 
@@ -78,6 +81,16 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
         job.run(start_session(settings, "ledger silver"), settings, options.run_id)
 
 
+def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
+    """Judge quarantined rows again, by the newest rules or with corrected values."""
+    with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="redrive"):
+        from spark_jobs.silver import redrive
+
+        plan = redrive.plan(settings, options.rule, options.table, options.corrections)
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        redrive.run(start_session(settings, "ledger redrive"), settings, plan, options.run_id)
+
+
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     """What silver has gained to gold, in one pass. Silver stands still meanwhile."""
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
@@ -112,6 +125,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     bronze.set_defaults(job=run_bronze)
     jobs.add_parser("silver", help=run_silver.__doc__).set_defaults(job=run_silver)
     jobs.add_parser("gold", help=run_gold.__doc__).set_defaults(job=run_gold)
+    redrive = jobs.add_parser("redrive", help=run_redrive.__doc__)
+    redrive.add_argument("--rule", required=True, metavar="NAME", help="judge the rows of quarantine that break this rule")
+    redrive.add_argument("--table", choices=_REDRIVEN, help="of this table only; by default of every table that has the rule")
+    redrive.add_argument("--corrections", type=Path, metavar="FILE", help="values to judge instead, one JSON object a line")
+    redrive.set_defaults(job=run_redrive)
     gate = jobs.add_parser("gate", help=run_gate.__doc__)
     gate.add_argument("layer", choices=tuple(tables.LAYERS))
     gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")

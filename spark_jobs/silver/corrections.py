@@ -8,8 +8,9 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from deltalake import DeltaTable
@@ -26,6 +27,8 @@ Place = tuple[str, int, int]  # topic, partition, offset
 FIELDS = {"topic", "partition", "offset", "value", "value_base64", "who", "why"}
 PLACE = ["_topic", "_partition", "_offset"]
 _CORRECTED = "_topic string, _partition int, _offset bigint, _corrected binary"
+_BETWEEN = Template("select _topic, _partition, _offset from t where _offset between $first and $last")
+_AT = Template("select _topic, _batch from t where _partition = $partition and _offset = $offset")
 _TOLD = 5  # how many problems a message lists
 
 
@@ -62,20 +65,15 @@ def read_file(file: Path) -> list[Correction]:
         if correction.place in found:
             problems.append(f"line {number}: found {_name(correction.place)} once more, expected one line a record")
         found[correction.place] = correction
-    refuse(file, problems)
+    _refuse(file, problems[:_TOLD], len(problems))
     if not found:
         raise SettingsError(f"{file}: found no line, expected at least one correction")
     return list(found.values())
 
 
-def refuse(file: Path, problems: list[str]) -> None:
-    """Raise SettingsError with the first of the problems, if there are any."""
-    if problems:
-        more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
-        raise SettingsError(f"{file}: {'; '.join(problems[:_TOLD])}{more}; nothing was written")
-
-
-def refuse_unusable(settings: Settings, file: Path, corrections: Iterable[Correction], topics: Iterable[tuple[Table, Table, Table]]) -> None:
+def refuse_unusable(
+    settings: Settings, file: Path, corrections: Iterable[Correction], topics: Iterable[tuple[Table, Table, Table]]
+) -> None:
     """Raise SettingsError unless every correction is of a record in quarantine, or was given before just so.
 
     `topics` are the bronze, silver and quarantine tables that are looked at.
@@ -86,12 +84,12 @@ def refuse_unusable(settings: Settings, file: Path, corrections: Iterable[Correc
     if not unknown:
         return
     offsets = [each.place[2] for each in unknown]
-    sql = f"select _topic, _partition, _offset from t where _offset between {min(offsets)} and {max(offsets)}"
+    sql = _BETWEEN.substitute(first=min(offsets), last=max(offsets))
     places = {_place(row) for _, _, quarantine in topics for row in _rows(settings, quarantine, sql)}
     missing = [each.place for each in unknown if each.place not in places]
     names = ", ".join(quarantine.name for _, _, quarantine in topics)
     listed = [f"{_name(place)} is {_where(settings, place, topics)}, expected it in {names}" for place in missing[:_TOLD]]
-    refuse(file, [*listed, *("" for _ in missing[_TOLD:])])
+    _refuse(file, listed, len(missing))
 
 
 def append(settings: Settings, corrections: Iterable[Correction], now: datetime) -> int:
@@ -100,8 +98,7 @@ def append(settings: Settings, corrections: Iterable[Correction], now: datetime)
     Their time is after that of all corrections before, whatever the clock says.
     """
     known = newest(settings)
-    times = [row["corrected_at"] for row in control.read(settings, CORRECTIONS).to_pylist()]
-    at = max([now, *(time + timedelta(microseconds=1) for time in times)])
+    at = later_than_all(settings, now)
     new = [each for each in corrections if each != known.get(each.place)]
     rows = [
         dict(zip(PLACE, each.place, strict=True)) | {"value": each.value, "who": each.who, "why": each.why, "corrected_at": at}
@@ -110,6 +107,12 @@ def append(settings: Settings, corrections: Iterable[Correction], now: datetime)
     if rows:
         control.append(settings, CORRECTIONS, rows)
     return len(rows)
+
+
+def later_than_all(settings: Settings, now: datetime) -> datetime:
+    """Now, or a moment after the newest correction where the clock is behind it."""
+    times: list[datetime] = control.read(settings, CORRECTIONS)["corrected_at"].to_pylist()
+    return max([now, *(time + timedelta(microseconds=1) for time in times)])
 
 
 def newest(settings: Settings) -> dict[Place, Correction]:
@@ -144,6 +147,13 @@ def correct(bronze: DataFrame, values: dict[Place, bytes], spark: SparkSession) 
     frame = spark.createDataFrame([(*place, value) for place, value in values.items()], _CORRECTED)
     joined = bronze.join(frame, on=PLACE, how="left")
     return joined.withColumn("value", F.coalesce("_corrected", "value")).select(*bronze.columns)
+
+
+def _refuse(file: Path, listed: list[str], count: int) -> None:
+    """Raise SettingsError, which lists some problems, if there are any."""
+    if count:
+        more = f"; and {count - len(listed)} more" if count > len(listed) else ""
+        raise SettingsError(f"{file}: {'; '.join(listed)}{more}; nothing was written")
 
 
 def _parse(line: str) -> Correction:
@@ -187,7 +197,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _where(settings: Settings, place: Place, topics: list[tuple[Table, Table, Table]]) -> str:
     """What is known of a record that is not in quarantine."""
     topic, partition, offset = place
-    sql = f"select _topic, _partition, _offset, _batch from t where _partition = {partition} and _offset = {offset}"
+    sql = _AT.substitute(partition=partition, offset=offset)
     for bronze, silver, _ in topics:
         for row in _rows(settings, bronze, sql):
             if row["_topic"] == topic:
