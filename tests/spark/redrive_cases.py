@@ -72,7 +72,7 @@ class Log:
 
     def broken(self, topic: str, row: Row) -> list[str]:
         """The rules that a record breaks as it is judged now."""
-        fields = json.loads(self.values.get(oracle.place(row), row["value"]))
+        fields = json.loads(self.values.get(oracle.place(row)) or row["value"])
         known = ["type_known"] if fields.get("type") == "Transfer" else []
         if topic == "customers":
             known = ["district_id_whole"] if fields.get("districtId") == "x" else []
@@ -102,7 +102,7 @@ def transactions(chance: random.Random, count: int) -> list[Row]:
     return [
         MESSAGES["transactions"]
         | {
-            "transactionId": f"T{chance.randrange(count // 2)}",
+            "transactionId": f"T{chance.randrange(2 * count)}",
             "eventTime": START + chance.randrange(200) * MINUTE,
             "type": chance.choice(["Credit", "Debit", "Debit", "Transfer"]),
             "amount": chance.choice([1, 2, 5000]),

@@ -74,7 +74,7 @@ def test_silver_after_re_drives_is_a_computation_from_bronze_and_corrections(
     after = cases.assert_silver(settings, log)
     assert {row["transaction_id"] for row in after.first.values()} > {row["transaction_id"] for row in before.first.values()}
     assert [row for row in after.first.values() if before.first.get(row["transaction_id"], row) != row], "none became the first of an id"
-    assert [row for row in before.late if row not in after.late or row["watermark_at"] != START]
+    assert before.late != after.late
 
     wrong = breaking(log, "transactions", "type_known")
     lines = correct(log, settings, "transactions", wrong[0:3], type="Debit", eventTime=START + 900 * MINUTE)
@@ -93,8 +93,6 @@ def test_silver_after_re_drives_is_a_computation_from_bronze_and_corrections(
     )
     cases.assert_silver(settings, log)
 
-    first = len(log.bronze["transactions"])
     take(spark, settings, log, range(6, 8), chance)
     log.newer |= {oracle.place(row) for rows in log.bronze.values() for row in rows if row["_batch"] > 5}
     cases.assert_silver(settings, log)
-    assert first
