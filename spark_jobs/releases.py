@@ -4,14 +4,13 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
-from spark_jobs.written import newest_verdicts
+from spark_jobs.written import newest_batch, newest_verdicts
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ def latest_release(settings: Settings) -> list[dict[str, Any]]:
 def has_unreleased_batches(settings: Settings) -> bool:
     """Whether bronze has batches that the newest release lacks."""
     released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
-    return any((_bronze_head(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
+    return any((newest_batch(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
 
 
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
@@ -95,15 +94,6 @@ def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict
         "last_batch": verdicts[table.name]["_last_batch"] if table.layer == "bronze" else None,
         "rules_version": rules[-1]["rules_version"] if rules else None,
     }
-
-
-def _bronze_head(settings: Settings, table: Table) -> int | None:
-    """The last batch that brought rows, from the table's statistics (a batch of records that bronze had brings none)."""
-    path = str(table.path(settings))
-    if not DeltaTable.is_deltatable(path):
-        return None
-    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
 
 
 def _bronze_batches(verdicts: dict[str, dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import gates, leases, releases, tables
+from spark_jobs import gates, leases, releases, rule_sets, tables, written
 from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
@@ -72,13 +72,18 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
-    """What bronze has gained to silver, in one pass."""
+    """What bronze has gained to silver, in one pass. Starts no JVM when that is nothing."""
     gates.refuse_if_closed(settings, "bronze", "silver")
-    with leases.hold(settings, tables.SILVER, owner="silver"):
+    with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="silver"):
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
+        unread = written.unread_bronze(settings)
+        if not unread:
+            log.info("silver: nothing to do, bronze has no batch that silver lacks")
+            return
         from spark_jobs.silver import job
 
-        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.CONTROL))
-        job.run(start_session(settings, "ledger silver"), settings, options.run_id)
+        job.run(start_session(settings, "ledger silver"), settings, options.run_id, unread)
 
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:

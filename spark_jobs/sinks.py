@@ -7,8 +7,9 @@ between two tables, a lost checkpoint or another cut of the batches neither lose
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,12 +19,21 @@ from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
+_ROWS_A_FILE = 500_000
 _TXN = "spark.databricks.delta.write.txn"
+_OPTIMIZE = "spark.databricks.delta.optimize"
 
 
 def applied(settings: Settings, table: Table, application: str) -> int | None:
     """How far an application has brought a table; None when it has written nothing yet."""
     return DeltaLog(str(table.path(settings))).transaction_version(application)
+
+
+def in_order(rows: DataFrame, columns: Sequence[str], count: int) -> DataFrame:
+    """The rows (about `count`) in files of a good size, each sorted, so that a few of them are found without reading the others."""
+    files = 1 + count // _ROWS_A_FILE
+    spread = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *columns)
+    return spread.sortWithinPartitions(*columns)
 
 
 def append_batches(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
@@ -80,6 +90,21 @@ def merge_rows(
     kill_point(f"after {table.name}")
 
 
+def compact(spark: SparkSession, settings: Settings, table: Table, most_files: int, file_bytes: int) -> None:
+    """Join a table's small files into files of about this size once there are more than so many of them. No row changes.
+
+    Files that have reached the size stay as they are, so the work does not grow with the table.
+    """
+    path = str(table.path(settings))
+    sizes = pa.table(DeltaLog(path).get_add_actions()).column("size_bytes").to_pylist()
+    if sum(size < file_bytes for size in sizes) <= most_files:
+        return
+    kill_point(f"before compacting {table.name}")
+    with _configured(spark, {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}):
+        DeltaTable.forPath(spark, path).optimize().executeCompaction()
+    kill_point(f"after compacting {table.name}")
+
+
 def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> DataFrame:
     """What must change to turn `present` into `wanted`: rows that are new or differ, and `_is_gone` for those to delete."""
     names = wanted.columns
@@ -89,14 +114,16 @@ def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> Data
     return changed.select(F.coalesce("w", "p").alias("r"), is_gone.alias("_is_gone")).select("r.*", "_is_gone")
 
 
-@contextmanager
-def _transaction(spark: SparkSession, application: str, upto: int) -> Iterator[None]:
+def _transaction(spark: SparkSession, application: str, upto: int) -> AbstractContextManager[None]:
     """MERGE has no option for a transaction identifier, but honours the session's (which stays set until it is unset)."""
-    conf = {
-        f"{_TXN}AppId": application,
-        f"{_TXN}Version": str(upto),
-        "spark.databricks.delta.commitInfo.userMetadata": json.dumps({"application": application, "upto": upto}),
-    }
+    user_metadata = json.dumps({"application": application, "upto": upto})
+    conf = {f"{_TXN}AppId": application, f"{_TXN}Version": str(upto)}
+    return _configured(spark, conf | {"spark.databricks.delta.commitInfo.userMetadata": user_metadata})
+
+
+@contextmanager
+def _configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
+    """Settings of the session that hold within, and are unset afterwards."""
     for name, value in conf.items():
         spark.conf.set(name, value)
     try:

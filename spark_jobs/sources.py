@@ -1,11 +1,13 @@
 """Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs import control
 from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
@@ -22,9 +24,22 @@ def read_table(spark: SparkSession, settings: Settings, table: Table, version: i
     return reader.load(str(table.path(settings)))
 
 
-def stream_table(spark: SparkSession, settings: Settings, table: Table) -> DataFrame:
-    """The rows appended to a table, whole commits at a time."""
-    return spark.readStream.format("delta").option("maxFilesPerTrigger", _ALL_FILES).load(str(table.path(settings)))
+def stream_table(spark: SparkSession, settings: Settings, table: Table, from_version: int | None = None) -> DataFrame:
+    """The rows appended to a table, whole commits at a time.
+
+    A query without checkpoint starts with the commit `from_version`, which must exist, or with all rows there are.
+    """
+    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _ALL_FILES)
+    if from_version is not None:
+        reader = reader.option("startingVersion", from_version)
+    return reader.load(str(table.path(settings)))
+
+
+def checkpoint(settings: Settings, layer: str, table: Table) -> Path:
+    """The folder of the checkpoint of the query by which a layer follows a table; a new one after every roll-back."""
+    generation = control.generation(settings)
+    folder = settings.checkpoints / layer
+    return (folder if generation == 1 else folder / f"generation-{generation}") / table.name
 
 
 def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int) -> DataFrame:

@@ -86,9 +86,8 @@ TRANSACTIONS_LATE = Table(
     f"transaction_id string, event_at timestamp, watermark_at timestamp, late_by_seconds decimal(18,3), {_COORDINATES}",
     keys=_COORDINATE_KEYS,
 )
-TRANSACTION_IDS = Table(  # where the row of an id is: so that looking for duplicates reads nothing else that grows
-    "silver.transaction_ids", "id_hash bigint, _topic string, _partition int, _offset bigint, _batch bigint"
-)
+# Where the row of each id is, so that looking for duplicates reads nothing else that grows.
+TRANSACTION_IDS = Table("silver.transaction_ids", f"id_hash bigint, {_COORDINATES}")
 TRANSACTIONS_QUARANTINE = _quarantine("transactions")
 CUSTOMERS_QUARANTINE = _quarantine("customers")
 ACCOUNTS_QUARANTINE = _quarantine("accounts")

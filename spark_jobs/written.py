@@ -121,6 +121,36 @@ def source_of(table: Table) -> str:
     return "transactions" if layer == "gold" else name.split("_")[0]
 
 
+def newest_batch(settings: Settings, table: Table) -> int | None:
+    """The last batch that brought rows to a table, from its statistics; None when it has none or does not exist.
+
+    A batch of records that bronze had already brings none.
+    """
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return None
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
+
+
+def unread_bronze(settings: Settings) -> list[Table]:
+    """The bronze tables that have batches which silver has not processed."""
+    return [
+        table
+        for table in LAYERS["bronze"]
+        if (newest_batch(settings, table) or 0) > control.last_batch(settings, "silver", table.name.replace("bronze.", "silver."))
+    ]
+
+
+def version_after(settings: Settings, table: Table, last_batch: int) -> int | None:
+    """The version of a bronze table from which on its commits bring batches after `last_batch`; None where only all will do."""
+    if last_batch == 0:
+        return None
+    delta = DeltaTable(str(table.path(settings)))
+    version = version_upto(delta, last_batch) + 1
+    return version if version <= delta.version() else None
+
+
 def version_upto(table: DeltaTable, last_batch: int) -> int:
     """The newest version of a bronze table that holds no batch after `last_batch`; the present one where the log tells none.
 

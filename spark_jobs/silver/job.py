@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,38 +10,44 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from expectations.row_rules import read_rules
-from spark_jobs import control, sinks, sources, tables
+from spark_jobs import control, sinks, sources, tables, written
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
-from spark_jobs.silver import history, transactions
+from spark_jobs.silver import corrections, history, known, transactions
 from spark_jobs.silver.judge import is_valid
 
 log = logging.getLogger(__name__)
 
-APPLICATION = "silver"
+_APPLICATION = "silver"
 _OUTCOMES = {"output": "version", "superseded": "superseded", "no_change": "no_change"}  # column of control.batches -> outcome
+_COORDINATES = ["_topic", "_partition", "_offset"]
+_MOST_BROADCAST = 500_000
 _DIMENSIONS = (
     (history.CUSTOMERS, tables.BRONZE_CUSTOMERS, tables.SILVER_CUSTOMERS, tables.CUSTOMERS_QUARANTINE),
     (history.ACCOUNTS, tables.BRONZE_ACCOUNTS, tables.SILVER_ACCOUNTS, tables.ACCOUNTS_QUARANTINE),
 )
 
 
-def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
-    """Bring every silver table up to bronze as it is now, and record in control.batches what became of every row."""
-    queries = [take_transactions(spark, settings, run_id)]
-    for dimension, bronze, silver, quarantine in _DIMENSIONS:
-        queries.append(take_dimension(spark, settings, run_id, dimension, bronze, silver, quarantine))
+def run(spark: SparkSession, settings: Settings, run_id: str, bronze: Collection[tables.Table] = tables.BRONZE) -> None:
+    """Bring the silver tables of some bronze tables up to them as they are now, and record what became of every row."""
+    for name, value in known.SESSION.items():
+        spark.conf.set(name, value)
+    queries = [take_transactions(spark, settings, run_id)] if tables.BRONZE_TRANSACTIONS in bronze else []
+    for dimension, source, silver, quarantine in _DIMENSIONS:
+        if source in bronze:
+            queries.append(take_dimension(spark, settings, run_id, dimension, source, silver, quarantine))
     sources.wait_for(queries)
 
 
 def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> StreamingQuery:
     """Split new bronze transactions into silver, duplicates and quarantine, and list the late ones."""
     rules = read_rules("transactions")
+    application = control.application(settings, _APPLICATION)
+    known.catch_up(spark, settings, application, control.last_batch(settings, "silver", tables.SILVER_TRANSACTIONS.name))
 
     def process(rows: DataFrame, first: int, last: int) -> None:
-        judged = transactions.judge_transactions(rows, rules)
-        known = sources.read_table(rows.sparkSession, settings, tables.SILVER_TRANSACTIONS).where(F.col("_batch") < first)
-        marked = transactions.mark_duplicates(judged, known).localCheckpoint()
+        judged = transactions.judge_transactions(rows, rules).localCheckpoint()
+        marked = transactions.mark_duplicates(judged, known.known_rows(judged, settings, first)).localCheckpoint()
         facts = marked.groupBy("_batch").agg(
             F.count("*").alias("input"),
             F.count_if("is_first").alias("output"),
@@ -54,19 +60,21 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
         watermarks = transactions.batch_watermarks(
             [(row["_batch"], _at(row["newest"])) for row in counts], before, settings.allowed_lateness_seconds
         )
-        first_rows = marked.where("is_first")
         sums = {name: sum(row[name] for row in counts) for name in ("input", "output", "duplicates", "quarantined")}
+        first_rows = sinks.in_order(marked.where("is_first"), tables.ARRIVAL, sums["output"])
         outputs = (
+            (tables.TRANSACTION_IDS, known.entries(first_rows), sums["output"]),
             (tables.SILVER_TRANSACTIONS, first_rows, sums["output"]),
             (tables.TRANSACTIONS_DUPLICATES, marked.where(is_valid() & ~F.col("is_first")), sums["duplicates"]),
             (tables.TRANSACTIONS_QUARANTINE, marked.where(~is_valid()), sums["quarantined"]),
-            (tables.TRANSACTIONS_LATE, transactions.late_rows(first_rows, watermarks, rows.sparkSession), len(watermarks)),
+            (tables.TRANSACTIONS_LATE, transactions.late_rows(marked.where("is_first"), watermarks, rows.sparkSession), len(watermarks)),
         )
         for table, output, is_some in outputs:
             if is_some:
-                sinks.append_batches(output, settings, table, APPLICATION, last)
+                sinks.append_batches(output, settings, table, application, last)
         newest = max((at for at in (before, *(_at(row["newest"]) for row in counts)) if at is not None), default=None)
-        _record(settings, run_id, tables.SILVER_TRANSACTIONS, first, last, rules.version, sums, newest)
+        _record(settings, run_id, application, tables.SILVER_TRANSACTIONS, first, last, rules.version, sums, newest)
+        known.compact(rows.sparkSession, settings)
 
     return _process_new_batches(spark, settings, tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, process)
 
@@ -80,21 +88,30 @@ def take_dimension(
     silver: tables.Table,
     quarantine: tables.Table,
 ) -> StreamingQuery:
-    """Rebuild, from all their messages, the histories of the keys that new bronze rows speak of."""
+    """Rebuild, from all their messages, the histories of the keys that new bronze rows speak of.
+
+    Only the new rows are judged. Of the earlier ones those are valid that are not in quarantine: by the rules of their time, or
+    by a re-drive, whose corrections take the place of their values.
+    """
     rules = read_rules(dimension.topic)
+    application = control.application(settings, _APPLICATION)
 
     def process(rows: DataFrame, first: int, last: int) -> None:
         spark = rows.sparkSession
         new = history.judge_messages(rows, dimension, rules).localCheckpoint()
-        touched = new.where(is_valid()).select("key").distinct()
-        earlier = sources.read_table(spark, settings, bronze).where(F.col("_batch") < first)
-        messages = history.judge_messages(earlier.join(touched, on="key", how="left_semi"), dimension, rules)
-        after = history.classify_messages(messages.unionByName(new), dimension).localCheckpoint()
-        outcomes = _count(after)
-        outcomes.subtract(_count(history.classify_messages(messages, dimension)))
         facts = new.agg(F.count("*").alias("input"), F.count_if(~is_valid()).alias("quarantined")).collect()[0].asDict()
+        touched = new.where(is_valid()).select("key").distinct()
+        touched = F.broadcast(touched) if facts["input"] <= _MOST_BROADCAST else touched
+        earlier = sources.read_table(spark, settings, bronze).where(F.col("_batch") < first).join(touched, on="key", how="left_semi")
+        refused = sources.read_table(spark, settings, quarantine).join(touched, on="key", how="left_semi").select(*_COORDINATES)
+        valid = corrections.correct(earlier.join(refused, on=_COORDINATES, how="left_anti"), corrections.in_effect(settings, silver), spark)
+        messages = history.typed_messages(history.parse_messages(valid, dimension), dimension).localCheckpoint()
+        taken = history.typed_messages(new.where(is_valid()), dimension)
+        after = history.with_outcomes(messages.unionByName(taken), dimension).localCheckpoint()
+        outcomes = _count(after)
+        outcomes.subtract(_count(history.with_outcomes(messages, dimension)))
         if facts["quarantined"]:
-            sinks.append_batches(history.quarantined(new, dimension, rules), settings, quarantine, APPLICATION, last)
+            sinks.append_batches(history.quarantined(new, dimension, rules), settings, quarantine, application, last)
         wanted = history.versions(after, dimension).select(*silver.columns)
         present = sources.read_table(spark, settings, silver).join(
             touched.select(F.col("key").cast("string").alias(dimension.key)), on=dimension.key, how="left_semi"
@@ -103,13 +120,13 @@ def take_dimension(
             sinks.difference(present, wanted, on=silver.keys),
             settings,
             silver,
-            application=APPLICATION,
+            application=application,
             upto=last,
             on=silver.keys,
             deletes_where="s._is_gone",
         )
         sums = facts | {name: outcomes[outcome] for name, outcome in _OUTCOMES.items()}
-        _record(settings, run_id, silver, first, last, rules.version, sums, None)
+        _record(settings, run_id, application, silver, first, last, rules.version, sums, None)
 
     return _process_new_batches(spark, settings, bronze, silver, process)
 
@@ -119,23 +136,27 @@ def _process_new_batches(
 ) -> StreamingQuery:
     """Start to run `process(rows, first batch, last batch)` on the whole bronze batches that were not processed before."""
 
+    def done() -> int:
+        return control.last_batch(settings, "silver", silver.name)
+
     def take(rows: DataFrame, _: int) -> None:
-        done = control.last_batch(settings, APPLICATION, silver.name)
-        fresh = rows.where(F.col("_batch") > done)
+        fresh = rows.where(F.col("_batch") > done())
         first, last = fresh.agg(F.min("_batch"), F.max("_batch")).collect()[0]
         if last is None:
             return
         process(fresh, first, last)
         log.info("%s: batches %d to %d are in", silver.name, first, last)
 
-    checkpoint = settings.checkpoints / "silver" / bronze.name
-    query = sources.stream_table(spark, settings, bronze).writeStream.queryName(silver.name).foreachBatch(take)
+    checkpoint = sources.checkpoint(settings, "silver", bronze)
+    stream = sources.stream_table(spark, settings, bronze, written.version_after(settings, bronze, done()))
+    query = stream.writeStream.queryName(silver.name).foreachBatch(take)
     return query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
 def _record(
     settings: Settings,
     run_id: str,
+    application: str,
     table: tables.Table,
     first: int,
     last: int,
@@ -147,13 +168,15 @@ def _record(
     row = {"run_id": run_id, "job": "silver", "table": table.name, "first_batch": first, "last_batch": last}
     row |= {"duplicates": 0, "superseded": 0, "no_change": 0, **sums}
     row |= {"rules_version": rules_version, "finished_at": datetime.now(UTC), "_newest_event_at": newest}
-    control.append(settings, tables.BATCHES, [row], once=(f"silver/{table.name}", last))
+    control.append(settings, tables.BATCHES, [row], once=(f"{application}/{table.name}", last))
     kill_point(f"after batches of {table.name}")
 
 
 def _newest_event(settings: Settings) -> datetime | None:
-    done = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
-    return done[-1]["_newest_event_at"] if done else None
+    """The largest event time of all valid rows so far, those included that a re-drive has put in their places."""
+    done = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)[-1:]
+    rows = [*done, *control.read(settings, tables.REDRIVES).to_pylist()]
+    return max((row["_newest_event_at"] for row in rows if row["_newest_event_at"] is not None), default=None)
 
 
 def _count(classified: DataFrame) -> Counter[str]:

@@ -1,0 +1,45 @@
+"""The registry of row rules: control.rule_sets keeps the text of every rule set that was ever used, by topic and version."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from expectations.row_rules import RuleError, RuleSet, parse_rules, read_rules
+from spark_jobs import control
+from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import RULE_SETS
+
+
+def register(settings: Settings, topics: Iterable[str]) -> None:
+    """Keep the texts of the topics' present rules, where they are used for the first time.
+
+    Raises SettingsError, and keeps none, when a rules file cannot be used, or its version was used before with another text.
+    """
+    try:
+        rule_sets = [read_rules(topic) for topic in topics]
+    except RuleError as error:
+        raise SettingsError(str(error)) from None
+    known = _texts(settings)
+    new = [rules for rules in rule_sets if (rules.topic, rules.version) not in known]
+    for rules in rule_sets:
+        if known.get((rules.topic, rules.version), rules.text) != rules.text:
+            raise SettingsError(
+                f"{rules.file}: found version {rules.version!r} with another text than it was used with before, "
+                "expected a new version for every change: raise `version` in the file, or put its text back"
+            )
+    if new:
+        now = datetime.now(UTC)
+        rows = [{"topic": rules.topic, "version": rules.version, "text": rules.text, "recorded_at": now} for rules in new]
+        control.append(settings, RULE_SETS, rows)
+
+
+def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
+    """The rules of a topic as they were at a version, for judging a batch once more as it was judged."""
+    text = _texts(settings).get((topic, version))
+    if text is None:
+        raise LedgerError(f"found no rules of {topic} at version {version!r} in {RULE_SETS.name}, expected those that its batches name")
+    return parse_rules(topic, text)
+
+
+def _texts(settings: Settings) -> dict[tuple[str, str], str]:
+    return {(row["topic"], row["version"]): row["text"] for row in control.read(settings, RULE_SETS).to_pylist()}

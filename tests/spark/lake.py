@@ -1,0 +1,65 @@
+"""A warehouse for tests of the silver job: bronze batches as ingestion commits them, and what silver holds afterwards."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from spark_jobs import control, rule_sets, tables, written
+from spark_jobs.settings import Settings
+from spark_jobs.silver import job
+from spark_jobs.tables import Table
+from tests.frames import at
+from tests.spark.rows import LOADED, Record
+
+BRONZE = {table.name.removeprefix("bronze."): table for table in tables.BRONZE}
+LOADED_AT = at(LOADED)
+Rows = list[dict[str, Any]]
+
+
+def arrive(settings: Settings, topic: str, batch: int, records: Iterable[Record]) -> None:
+    """One more bronze batch of a topic: its records go to the partitions 0 and 1 by turns."""
+    table = BRONZE[topic]
+    tables.ensure_tables(settings, tables.BRONZE)
+    held = rows_of(settings, table)
+    ends = [sum(row["_partition"] == partition for row in held) for partition in (0, 1)]
+    times = {"_timestamp": LOADED_AT, "_ingested_at": LOADED_AT, "_ingested_on": LOADED_AT.date()}
+    rows = [
+        {"key": key, "value": value, "_topic": topic, "_partition": n % 2, "_offset": ends[n % 2] + n // 2, "_batch": batch, **times}
+        for n, (key, value) in enumerate(records)
+    ]
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"batch": batch})})
+    arrow = pa.Table.from_pylist(rows, pa.schema(table.delta_schema().to_arrow()))
+    write_deltalake(str(table.path(settings)), arrow, mode="append", commit_properties=properties)
+
+
+def run_silver(spark: SparkSession, settings: Settings, run_id: str = "run") -> list[str]:
+    """What `run silver` does, in this session; returns the names of the bronze tables that had something new."""
+    tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+    rule_sets.register(settings, BRONZE)
+    unread = written.unread_bronze(settings)
+    if unread:
+        job.run(spark, settings, run_id, unread)
+    return [table.name for table in unread]
+
+
+def rows_of(settings: Settings, table: Table) -> Rows:
+    """All rows of a table."""
+    path = str(table.path(settings))
+    return control.query(DeltaTable(path), "select * from t").to_pylist() if DeltaTable.is_deltatable(path) else []
+
+
+def silver_of(settings: Settings) -> dict[str, list[str]]:
+    """Every silver table and index, and what control.batches says of the runs: as sorted texts, to be compared."""
+    found = {table.name: rows_of(settings, table) for table in (*tables.SILVER, *tables.SILVER_INDEXES)}
+    found["control.batches"] = [
+        {name: value for name, value in row.items() if name != "finished_at"} for row in rows_of(settings, tables.BATCHES)
+    ]
+    return {name: sorted(str(sorted(row.items())) for row in rows) for name, rows in found.items()}
+
+
+def version(settings: Settings, table: Table) -> int:
+    return DeltaTable(str(table.path(settings))).version()
