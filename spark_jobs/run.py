@@ -81,18 +81,20 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
         if not unread:
             log.info("silver: nothing to do, bronze has no batch that silver lacks")
             return
-        from spark_jobs.silver import job
+        from spark_jobs.silver import job, redrive_plan
 
+        redrive_plan.refuse_halfway(settings)
         job.run(start_session(settings, "ledger silver"), settings, options.run_id, unread)
 
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     """Judge quarantined rows again, by the newest rules or with corrected values."""
     with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="redrive"):
-        from spark_jobs.silver import redrive
+        from spark_jobs.silver import redrive, redrive_plan
 
-        plan = redrive.plan(settings, options.rule, options.table, options.corrections)
+        plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections)
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        rule_sets.register(settings, (topic.name for topic in plan.topics))
         redrive.run(start_session(settings, "ledger redrive"), settings, plan, options.run_id)
 
 
@@ -101,8 +103,10 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
     with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
         from spark_jobs.gold import job
+        from spark_jobs.silver import redrive_plan
 
-        tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
+        tables.ensure_tables(settings, (*tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
+        redrive_plan.refuse_halfway(settings)
         job.run(start_session(settings, "ledger gold"), settings, options.run_id)
 
 

@@ -7,10 +7,9 @@ died, counts only where the row passes now.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.silver import history, transactions
+from spark_jobs.silver import history, known, transactions
 from spark_jobs.silver.corrections import PLACE
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.tables import ARRIVAL
 
 
 def within(rows: DataFrame, places: DataFrame) -> DataFrame:
@@ -34,8 +33,8 @@ def marked_rows(passed: DataFrame, judged: DataFrame, silver: DataFrame, typed_d
 
     `silver` and `typed_duplicates` are the valid rows so far, with the columns of silver.transactions; a row may be in both.
     """
-    known = silver.unionByName(typed_duplicates).join(ids, on="transaction_id", how="left_semi").dropDuplicates(PLACE)
-    rows = without(known, judged).unionByName(passed.select(*silver.columns))
+    so_far = silver.unionByName(typed_duplicates).join(ids, on="transaction_id", how="left_semi").dropDuplicates(PLACE)
+    rows = without(so_far, judged).unionByName(passed.select(*silver.columns))
     return transactions.mark_duplicates(rows.withColumn("broken_rules", F.array()), silver.limit(0))
 
 
@@ -55,7 +54,7 @@ def late_rows(silver: DataFrame, others: DataFrame, since: int, lateness_seconds
 
 def missing_entries(first: DataFrame, index: DataFrame) -> DataFrame:
     """The entries of silver.transaction_ids that these rows of silver.transactions need and do not have."""
-    needed = first.select(F.xxhash64("transaction_id").alias("id_hash"), *ARRIVAL)
+    needed = known.entries(first)
     return needed.join(index, on=needed.columns, how="left_anti").withColumn("_is_gone", F.lit(False))
 
 
@@ -67,9 +66,9 @@ def touched_keys(passed: DataFrame, judged: DataFrame, silver: DataFrame, dimens
     return passed.select("key").union(within(silver, judged).select(F.col(dimension.key).cast("binary"))).distinct()
 
 
-def classified_messages(passed: DataFrame, known: DataFrame, dimension: history.Dimension) -> DataFrame:
-    """All valid messages of some keys, and what becomes of each. `passed` are judged rows, `known` bronze rows found valid before."""
-    typed = history.typed_messages(history.parse_messages(known, dimension), dimension)
+def classified_messages(passed: DataFrame, valid: DataFrame, dimension: history.Dimension) -> DataFrame:
+    """All valid messages of some keys, and what becomes of each. `passed` are judged rows, `valid` bronze rows found so before."""
+    typed = history.typed_messages(history.parse_messages(valid, dimension), dimension)
     return history.with_outcomes(typed.unionByName(history.typed_messages(passed, dimension)), dimension)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,59 +17,18 @@ from pyspark.sql import functions as F
 
 from expectations.row_rules import RuleSet, read_rules
 from spark_jobs import control, sinks, sources, tables
-from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
 from spark_jobs.silver import corrections, history, recompute, transactions
-from spark_jobs.silver.corrections import PLACE, Correction
+from spark_jobs.silver.corrections import PLACE
 from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.redrive_plan import APPLICATION, Plan, Topic, is_halfway, last_write
 from spark_jobs.tables import ARRIVAL, Table
 
 log = logging.getLogger(__name__)
 
-APPLICATION = "redrive"
 _FEW = 1_000_000  # so many coordinates are sent to every task
 _PLACE = "_topic string, _partition int, _offset bigint"
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A bronze table, the silver table of its rows, its quarantine, and the other tables that a re-drive may change."""
-
-    name: str
-    bronze: Table
-    silver: Table
-    quarantine: Table
-    others: tuple[Table, ...] = ()
-    dimension: history.Dimension | None = None
-
-    @property
-    def written(self) -> tuple[Table, ...]:
-        """All of its tables, in the order in which they are written."""
-        return (*self.others, self.silver, self.quarantine)
-
-
-TOPICS = (
-    Topic(
-        "transactions",
-        tables.BRONZE_TRANSACTIONS,
-        tables.SILVER_TRANSACTIONS,
-        tables.TRANSACTIONS_QUARANTINE,
-        others=(tables.TRANSACTION_IDS, tables.TRANSACTIONS_DUPLICATES, tables.TRANSACTIONS_LATE),
-    ),
-    Topic("customers", tables.BRONZE_CUSTOMERS, tables.SILVER_CUSTOMERS, tables.CUSTOMERS_QUARANTINE, dimension=history.CUSTOMERS),
-    Topic("accounts", tables.BRONZE_ACCOUNTS, tables.SILVER_ACCOUNTS, tables.ACCOUNTS_QUARANTINE, dimension=history.ACCOUNTS),
-)
-TABLES = [table.name for topic in TOPICS for table in (topic.silver, topic.quarantine)]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which quarantined rows are judged again: those that break the rule, and those that are corrected."""
-
-    rule: str
-    topics: list[Topic]
-    corrections: list[Correction]
 
 
 @dataclass(frozen=True)
@@ -108,20 +66,6 @@ class _Result:
     changes: list[tuple[Table, DataFrame]]
 
 
-def plan(settings: Settings, rule: str, table: str | None, file: Path | None) -> Plan:
-    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used."""
-    asked = [topic for topic in TOPICS if table in (None, topic.silver.name, topic.quarantine.name)]
-    known = {topic.name: _known_rules(settings, topic) for topic in asked}
-    topics = [topic for topic in asked if rule in known[topic.name]]
-    if not topics:
-        names = "; ".join(f"of {topic.silver.name} {', '.join(known[topic.name])}" for topic in asked)
-        raise SettingsError(f"found rule {rule!r}, expected one of these: {names}")
-    given = corrections.read_file(file) if file else []
-    if file:
-        corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
-    return Plan(rule, topics, given)
-
-
 def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> None:
     """Append the plan's corrections, judge its rows again, put those that pass in their old places and record what happened."""
     if added := corrections.append(settings, plan.corrections, datetime.now(UTC)):
@@ -131,35 +75,11 @@ def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> Non
     log.info("next: the DAG medallion, or by hand gate bronze, gate silver, gold, gate gold, release")
 
 
-def refuse_halfway(settings: Settings) -> None:
-    """Raise LedgerError when a re-drive died between two tables: nothing may be built upon them until it was repeated."""
-    for topic in TOPICS:
-        done = _redrives_seen(settings, topic)
-        if done[topic.quarantine.name] < max(done.values()):
-            found = ", ".join(f"{name} after re-drive {number}" for name, number in done.items())
-            raise LedgerError(f"a re-drive of {topic.name} stopped halfway: found {found}, expected all at one: run that redrive again")
-
-
-def _redrives_seen(settings: Settings, topic: Topic) -> dict[str, int]:
-    """How far re-drives have brought the tables of a topic. The quarantine, written last, stands before others only after a crash."""
-    application = control.application(settings, APPLICATION)
-    return {table.name: sinks.applied(settings, table, application) or 0 for table in topic.written}
-
-
-def _known_rules(settings: Settings, topic: Topic) -> list[str]:
-    """The rules of the present set, and those of older sets that quarantined rows break."""
-    path = str(topic.quarantine.path(settings))
-    sql = "select distinct unnest(broken_rules) as name from t"
-    older = control.query(DeltaTable(path), sql)["name"].to_pylist() if DeltaTable.is_deltatable(path) else []
-    present = [rule.name for rule in read_rules(topic.name).rules]
-    return [*present, *sorted({str(name) for name in older} - set(present))]
-
-
 def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, run_id: str) -> None:
-    seen = _redrives_seen(settings, topic)
-    rows = _select_rows(spark, settings, topic, plan).localCheckpoint()
+    halfway = is_halfway(settings, topic)
+    rows = _select_rows(spark, settings, topic, plan, halfway).localCheckpoint()
     count, since = rows.agg(F.count("*"), F.min("_batch")).collect()[0]
-    if not count and seen[topic.quarantine.name] == max(seen.values()):
+    if not count and not halfway:
         log.info("%s: found no row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
         return
     places = rows.select(*PLACE)
@@ -168,16 +88,19 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     )
     result = _judge_transactions(drive) if topic.dimension is None else _judge_messages(drive, topic.dimension)
     outcomes = result.outcomes.localCheckpoint()
-    changes = [(table, changed.localCheckpoint()) for table, changed in result.changes]  # all before the first table changes
-    wanted = recompute.updated_quarantine(rows, result.judged)
-    quarantine = sinks.difference(rows, wanted, on=topic.quarantine.keys).localCheckpoint()
-    number = max(seen.values())
-    for table, changed in changes:
+    quarantine = _change(topic.quarantine, rows, recompute.updated_quarantine(rows, result.judged))
+    number = last_write(settings, topic)  # all is computed and kept by now: from here on the tables change
+    for table, changed in result.changes:
         if not changed.isEmpty():
             number += 1
             _merge(changed, settings, table, number)
     _record(drive, outcomes, plan, run_id)
     _merge(quarantine, settings, topic.quarantine, number + 1)
+
+
+def _change(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
+    """What must change in a table, computed now."""
+    return sinks.difference(present, wanted.select(*table.columns), on=table.keys).localCheckpoint()
 
 
 def _merge(changed: DataFrame, settings: Settings, table: Table, number: int) -> None:
@@ -186,20 +109,19 @@ def _merge(changed: DataFrame, settings: Settings, table: Table, number: int) ->
     sinks.merge_rows(changed, settings, table, application=application, upto=number, on=keys, deletes_where="s._is_gone")
 
 
-def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan) -> DataFrame:
-    """The quarantined rows that are judged again, with those that a re-drive which died has already put in place."""
+def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, halfway: bool) -> DataFrame:
+    """The quarantined rows that are judged again, with those that a re-drive which died halfway has put in place already."""
 
     def read(table: Table) -> DataFrame:
         return sources.read_table(spark, settings, table)
 
     quarantine = read(topic.quarantine)
-    corrected = spark.createDataFrame([each.place for each in plan.corrections], _PLACE)
-    redriven = read(tables.REDRIVES).where((F.col("table") == topic.silver.name) & (F.col("outcome") != "quarantine"))
-    silver = [read(table) for table in (topic.silver, *topic.others) if table.keys]
-    asked = [quarantine.where(F.array_contains("broken_rules", plan.rule)), recompute.within(quarantine, corrected)]
-    left = [recompute.within(quarantine, rows.select(*PLACE)) for rows in (redriven, *silver)]
-    places = reduce(DataFrame.union, [rows.select(*PLACE) for rows in (*asked, *left)])
-    return recompute.within(quarantine, places)
+    places = spark.createDataFrame([each.place for each in plan.corrections], _PLACE)
+    if halfway:
+        redriven = read(tables.REDRIVES).where((F.col("table") == topic.silver.name) & (F.col("outcome") != "quarantine"))
+        places = reduce(DataFrame.union, [places, *(rows.select(*PLACE) for rows in (redriven, *map(read, topic.valid)))])
+    asked = quarantine.where(F.array_contains("broken_rules", plan.rule))
+    return asked.union(recompute.within(quarantine, places)).dropDuplicates(PLACE)
 
 
 def _judge_transactions(drive: _Drive) -> _Result:
@@ -224,22 +146,20 @@ def _judge_transactions(drive: _Drive) -> _Result:
     lateness = drive.settings.allowed_lateness_seconds
     late = recompute.late_rows(of_others(silver).unionByName(first), others, drive.since, lateness)
 
-    def change(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
-        return sinks.difference(present, wanted.select(*table.columns), on=table.keys).localCheckpoint()
-
-    of_silver = change(tables.SILVER_TRANSACTIONS, of_ids(silver), first)
-    of_duplicates = change(tables.TRANSACTIONS_DUPLICATES, of_ids(duplicates), marked.where("not is_first"))
-    late_so_far = drive.read(tables.TRANSACTIONS_LATE).where(F.col("_batch") >= drive.since)
+    of_silver = _change(tables.SILVER_TRANSACTIONS, of_ids(silver), first)
+    of_duplicates = _change(tables.TRANSACTIONS_DUPLICATES, of_ids(duplicates), marked.where("not is_first"))
+    of_late = _change(tables.TRANSACTIONS_LATE, drive.read(tables.TRANSACTIONS_LATE).where(F.col("_batch") >= drive.since), late)
+    entries = recompute.missing_entries(of_silver.where("not _is_gone"), drive.read(tables.TRANSACTION_IDS)).localCheckpoint()
     outcome = F.when(F.col("is_first"), "transactions").otherwise("duplicates")
     return _Result(
         judged,
         _outcomes(judged, recompute.within(marked, drive.places), outcome, F.col("event_at")),
         [  # a row that moves is in two places for a moment, and never in none
-            (tables.TRANSACTION_IDS, recompute.missing_entries(of_silver.where("not _is_gone"), drive.read(tables.TRANSACTION_IDS))),
+            (tables.TRANSACTION_IDS, entries),
             (tables.TRANSACTIONS_DUPLICATES, of_duplicates.where("not _is_gone")),
             (tables.SILVER_TRANSACTIONS, of_silver),
             (tables.TRANSACTIONS_DUPLICATES, of_duplicates.where("_is_gone")),
-            (tables.TRANSACTIONS_LATE, change(tables.TRANSACTIONS_LATE, late_so_far, late)),
+            (tables.TRANSACTIONS_LATE, of_late),
         ],
     )
 
@@ -254,10 +174,9 @@ def _judge_messages(drive: _Drive, dimension: history.Dimension) -> _Result:
     valid = drive.effective(recompute.without(bronze, drive.read(drive.topic.quarantine).select(*PLACE)))
     after = recompute.classified_messages(passed, valid, dimension).localCheckpoint()
     present = silver.join(keys.select(F.col("key").cast("string").alias(dimension.key)), on=dimension.key, how="left_semi")
-    wanted = history.versions(after, dimension).select(*silver.columns)
-    changes = [(drive.topic.silver, sinks.difference(present, wanted, on=drive.topic.silver.keys))]
-    nothing = F.lit(None).cast("timestamp")
-    return _Result(broken, _outcomes(broken, recompute.within(after, drive.places), F.col("outcome"), nothing), changes)
+    wanted = history.versions(after, dimension)
+    outcomes = _outcomes(broken, recompute.within(after, drive.places), F.col("outcome"), F.lit(None).cast("timestamp"))
+    return _Result(broken, outcomes, [(drive.topic.silver, _change(drive.topic.silver, present, wanted))])
 
 
 def _outcomes(judged: DataFrame, valid: DataFrame, outcome: Column, event_at: Column) -> DataFrame:

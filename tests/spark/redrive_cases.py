@@ -10,22 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import yaml
-from deltalake import DeltaTable, write_deltalake
 
 from expectations import row_rules
-from spark_jobs import control, tables
+from spark_jobs import tables
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
-from tests.frames import at
 from tests.integration import oracle
-from tests.spark.rows import MESSAGES
+from tests.spark import lake
+from tests.spark.rows import KEYS, MESSAGES
 
 Row = dict[str, Any]
 Place = tuple[str, int, int]
 
-LOADED = at("2026-01-01")
 MINUTE = 60_000
 START = 1_357_000_000_000
 # A rule of the older set only, for each topic that has one: its name, the field, and what must hold.
@@ -33,7 +30,6 @@ OLDER = {
     "transactions": ("amount_small", "amount", "try_cast(amount.text as decimal(38,2)) < 1000"),
     "customers": ("zipcode_known", "zipcode", "is_deletion or zipcode.text <> '0'"),
 }
-BRONZE = {"transactions": tables.BRONZE_TRANSACTIONS, "customers": tables.BRONZE_CUSTOMERS}
 
 
 def write_rules(folder: Path, *, older: bool) -> None:
@@ -50,25 +46,11 @@ def write_rules(folder: Path, *, older: bool) -> None:
 
 @dataclass
 class Log:
-    """Bronze records by place, the values by which they are judged now, and which of them by the newer rules."""
+    """Bronze records, the values by which they are judged now, and which of them by the newer rules."""
 
     bronze: dict[str, list[Row]] = field(default_factory=lambda: {"transactions": [], "customers": []})
     values: dict[Place, bytes] = field(default_factory=dict)
     newer: set[Place] = field(default_factory=set)
-
-    def add(self, topic: str, batch: int, values: list[Row], chance: random.Random) -> list[Row]:
-        """Records of one batch, in two partitions."""
-        added = []
-        for fields in values:
-            partition = chance.randrange(2) if topic == "transactions" else 0
-            offset = sum(row["_partition"] == partition for row in self.bronze[topic])
-            place = {"_topic": topic, "_partition": partition, "_offset": offset, "_batch": batch}
-            key = str(fields["customerId"] if topic == "customers" else fields["transactionId"]).encode()
-            times = {"_timestamp": LOADED, "_ingested_at": LOADED, "_ingested_on": LOADED.date()}
-            row = {"key": key, "value": json.dumps(fields).encode(), "headers": [], **place, **times}
-            self.bronze[topic].append(row)
-            added.append(row)
-        return added
 
     def broken(self, topic: str, row: Row) -> list[str]:
         """The rules that a record breaks as it is judged now."""
@@ -95,6 +77,13 @@ class Log:
         return [
             {"key": row["key"], "value": row["value"], "broken_rules": rules, **oracle.coordinates(row)} for row, rules in broken if rules
         ]
+
+
+def arrive(settings: Settings, log: Log, batch: int, chance: random.Random) -> None:
+    """One more batch of each topic."""
+    for topic, values in (("transactions", transactions(chance, 24)), ("customers", customers(chance, 8))):
+        lake.arrive(settings, topic, batch, [(str(fields[KEYS[topic]]).encode(), json.dumps(fields).encode()) for fields in values])
+        log.bronze[topic] = sorted((row | {"headers": []} for row in lake.rows_of(settings, lake.BRONZE[topic])), key=oracle.arrival)
 
 
 def transactions(chance: random.Random, count: int) -> list[Row]:
@@ -126,21 +115,10 @@ def customers(chance: random.Random, count: int) -> list[Row]:
     ]
 
 
-def append_bronze(settings: Settings, topic: str, rows: list[Row]) -> None:
-    table = BRONZE[topic]
-    schema = pa.schema(table.delta_schema().to_arrow())
-    write_deltalake(str(table.path(settings)), pa.Table.from_pylist(rows, schema), mode="append")
-
-
-def found(settings: Settings, table: Table, columns: list[str] | None = None) -> list[Row]:
-    rows: list[Row] = control.query(DeltaTable(str(table.path(settings))), "select * from t").to_pylist()
-    return [{name: row[name] for name in columns or table.columns} for row in rows]
-
-
 def assert_holds(settings: Settings, table: Table, wanted: list[Row]) -> None:
     """The table has exactly these rows; of columns that they lack nothing is said."""
-    columns = list(wanted[0]) if wanted else None
-    rows = found(settings, table, columns)
+    columns = list(wanted[0]) if wanted else []
+    rows = [{name: row[name] for name in columns} for row in lake.rows_of(settings, table)]
     missing, extra = [row for row in wanted if row not in rows], [row for row in rows if row not in wanted]
     assert (table.name, missing[:2], extra[:2], len(rows)) == (table.name, [], [], len(wanted))
 

@@ -114,5 +114,7 @@ def test_killed_between_every_two_writes(
             assert "Killed" in str(error)
     writes = (*tables.SILVER, *tables.SILVER_INDEXES)
     records = (f"batches of {name}" for name in ("silver.transactions", "silver.customers", "silver.accounts"))
-    assert sorted(killed) == sorted(f"{when} {what}" for what in (*(table.name for table in writes), *records) for when in ("before", "after"))
+    assert sorted(killed) == sorted(
+        f"{when} {what}" for what in (*(table.name for table in writes), *records) for when in ("before", "after")
+    )
     assert silver_of(home) == undisturbed

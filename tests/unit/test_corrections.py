@@ -14,7 +14,7 @@ from spark_jobs import control, tables
 from spark_jobs.errors import SettingsError
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.silver import corrections
-from spark_jobs.silver.redrive import Plan, plan, refuse_halfway
+from spark_jobs.silver.redrive_plan import Plan, plan, refuse_halfway
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GOOD = {"topic": "transactions", "partition": 0, "offset": 1, "value": "{}", "who": "Ada", "why": "typed wrong"}
