@@ -7,7 +7,7 @@ READY  := .venv/.requirements.sha256
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down status test soak bench lint format
+.PHONY: help setup demo up down status sql test soak bench lint format
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,11 @@ down: ## stop whatever this LEDGER_HOME started
 
 status: ## what runs, and where: one NAME=value a line
 	@if [ -e $(READY) ]; then $(PY) -m include.stack status; else echo "not set up (make setup), so nothing runs" >&2; fi
+
+# Read from the command line only, and by the shell from the environment, so that no quote within a query ends it.
+given = $(findstring command line,$(origin $(1)))
+sql: setup ## an SQL prompt on the newest release; RELEASE=N for another one, QUERY="select ..." for one answer
+	@$(PY) -m include.reader $(if $(call given,RELEASE),--release "$$RELEASE") $(if $(call given,QUERY),--query "$$QUERY")
 
 test: setup ## every test, few seeds
 	@$(PY) -m pytest --numprocesses 2 --dist loadgroup

@@ -21,6 +21,8 @@ keeps the records.
 - killed by SIGKILL: the JVM or Python was ended from outside, mostly for want of memory. It restarts by itself.
 - exit code 1: anything else; see the line. Broker up? Disk full?
 
+A run that fails for good is told to the webhook and the mail addresses of the settings, if there are any.
+
 **If Airflow itself dies**, the application may outlive its task for a while. It holds the lease on bronze, so the new
 try ends with exit code 5 until it is gone: never two writers.
 """
@@ -29,6 +31,7 @@ from datetime import timedelta
 
 from airflow.sdk import Param, dag
 
+from include.orchestration.alerts import alerts
 from include.orchestration.defaults import DEFAULT_ARGS, START
 from include.orchestration.jobs import spark_job
 
@@ -67,6 +70,10 @@ def bronze_ingestion() -> None:
         task_id="ingest",
         retries=48,
         retry_delay=timedelta(seconds=10),
+        on_failure_callback=alerts(
+            "ingestion has stopped",
+            "mend what the line says; the next run starts by itself, but after three failed ones switch the DAG on again.",
+        ),
         doc_md="Runs for as long as the streams do; *running* is its normal state.",
     )
 

@@ -2,6 +2,7 @@
 
 ```
 find_new_batches >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
+                              [bronze_gate, silver_gate, gold_gate] >> ask_for_decision
 ```
 
 **What it does.** Takes every whole bronze batch that the newest release lacks through silver and gold. Nothing passes a gate
@@ -17,13 +18,16 @@ One run is active at a time; another one waits.
 
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do.
 
-- `find_new_batches`: a gate is closed on record: the line names it and its report; mend the cause and run the gate again.
+- `find_new_batches`: a gate is closed on record and nobody has decided to go on: the line names the run of `quality_decision` that
+  waits for the answer, or who decided to wait and why. Answer under *Required Actions*, or trigger `quality_decision`.
   Or bronze or the list of releases cannot be read: is LEDGER_WAREHOUSE right, is the disk there?
 - `silver`, `gold`: exit code 2: a setting is wrong; 3: a closed gate is on record; 5: another process held the tables for
   10 minutes. Mend that; the next run goes on where this one stood.
-- `bronze_gate`, `silver_gate`, `gold_gate`: closed; the line names the failed expectations and the report. Open the report,
-  mend the cause at its source. Readers keep the release before.
+- `bronze_gate`, `silver_gate`, `gold_gate`: closed; the line names the failed expectations and the report. Readers keep the release
+  before. `ask_for_decision` starts a run of `quality_decision`, in which an operator chooses: release anyway, roll back or wait.
 - `release`: exit code 3: a table has no passed verdict for what it holds. Look at the gates of this run; trigger with `force`.
+
+**A closed gate is told** to the webhook and the mail addresses of the settings, if there are any.
 
 A failed run loses nothing and needs no clean-up: the next run repeats what is missing. Exit codes 2 and 3 are not retried,
 others twice with growing pauses.
@@ -37,9 +41,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import CronTriggerTimetable, Param, dag, task
+from airflow.sdk import CronTriggerTimetable, Param, TriggerRule, dag, task
 
+from include.orchestration.alerts import alerts
 from include.orchestration.assets import layer_assets
+from include.orchestration.decisions import AskForDecision
 from include.orchestration.defaults import DEFAULT_ARGS
 from include.orchestration.gates import quality_gate
 from include.orchestration.jobs import job, spark_job
@@ -72,14 +78,28 @@ def medallion() -> None:
     def find_new_batches(params: Mapping[str, Any] | None = None) -> bool:
         return has_new_batches(force=bool(params and params["force"]))
 
+    judging: dict[str, Any] = {
+        "execution_timeout": GATE_LIMIT,
+        "on_failure_callback": alerts(
+            "a quality gate did not open",
+            "decide in Airflow, under Required Actions: release anyway, roll back or wait. Readers keep the release before.",
+        ),
+    }
     silver = spark_job("silver", doc_md="Parses and judges new bronze batches: valid rows, duplicates, quarantine, late rows.")
-    bronze_gate = quality_gate("bronze", layer_assets("bronze"), execution_timeout=GATE_LIMIT, doc_md="Judges the batches silver read.")
-    silver_gate = quality_gate("silver", layer_assets("silver"), execution_timeout=GATE_LIMIT, doc_md="Judges what silver wrote.")
+    bronze_gate = quality_gate("bronze", layer_assets("bronze"), **judging, doc_md="Judges the batches silver read.")
+    silver_gate = quality_gate("silver", layer_assets("silver"), **judging, doc_md="Judges what silver wrote.")
     gold = spark_job("gold", doc_md="Brings every gold table up to silver, only after bronze and silver were judged good.")
-    gold_gate = quality_gate("gold", layer_assets("gold"), execution_timeout=GATE_LIMIT, doc_md="Judges what gold wrote.")
+    gold_gate = quality_gate("gold", layer_assets("gold"), **judging, doc_md="Judges what gold wrote.")
     release = job("release", execution_timeout=GATE_LIMIT, doc_md="Names one judged version of every table: what readers see from now on.")
 
+    ask = AskForDecision(
+        task_id="ask_for_decision",
+        trigger_rule=TriggerRule.ALL_DONE,  # once every gate has spoken; nothing follows that could be let through
+        doc_md="Starts a run of `quality_decision` when a gate is closed that nobody was asked about; skipped otherwise.",
+    )
+
     find_new_batches() >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
+    [bronze_gate, silver_gate, gold_gate] >> ask
 
 
 medallion()

@@ -36,7 +36,7 @@ def validate(
 
     One process at a time; others wait. Raises whatever GX raises.
     """
-    gx = _import_great_expectations()
+    gx = import_great_expectations()
     with _locked(folder):
         for _, profile in measured:
             _write_profile(folder, profile)
@@ -59,6 +59,20 @@ def index_page(folder: Path) -> str | None:
     """The address of the page that lists all runs; None before the first one."""
     page = folder / "data_docs" / "index.html"
     return page.as_uri() if page.exists() else None
+
+
+def import_great_expectations() -> ModuleType:
+    """GX, imported when it is needed (5 to 8 s) and without what gates do not use."""
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    hidden = [name for name in _UNUSED if name not in sys.modules]
+    blocked: dict[str, Any] = dict.fromkeys(hidden)  # None in sys.modules: an import fails at once
+    sys.modules.update(blocked)
+    try:
+        import great_expectations as gx
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return gx
 
 
 def _page(context: Any, key: Any) -> str:
@@ -101,20 +115,6 @@ def _open_project(gx: ModuleType, folder: Path) -> Any:
 def _id(name: str) -> str:
     """The same for the same name, so that what GX stored in earlier runs still refers to it."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"expectations/{name}"))
-
-
-def _import_great_expectations() -> ModuleType:
-    """GX, imported when it is needed (5 to 8 s) and without what gates do not use."""
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
-    hidden = [name for name in _UNUSED if name not in sys.modules]
-    blocked: dict[str, Any] = dict.fromkeys(hidden)  # None in sys.modules: an import fails at once
-    sys.modules.update(blocked)
-    try:
-        import great_expectations as gx
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-    return gx
 
 
 @contextmanager

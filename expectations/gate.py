@@ -1,13 +1,14 @@
 """A gate: judges profiles by their suites. Open only on a clear yes; whatever cannot be measured or judged closes it."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expectations.context import validate
+from expectations.context import import_great_expectations, validate
 from expectations.profile import Profile, Query, measure_table
 from expectations.suites import FOLDER, Suite, SuiteError, read_suite
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CRITICAL = "critical"
+_LONGEST_FIRST = 200
 
 
 @dataclass(frozen=True)
@@ -55,32 +57,61 @@ class Judgement:
         return self.evaluated > 0 and not any(failure.is_critical for failure in self.failures)
 
 
-def judge(folder: Path, layer: str, queries: Mapping[str, Query], run_id: str, now: datetime, suites: Path = FOLDER) -> list[Judgement]:
+def judge(
+    folder: Path,
+    layer: str,
+    queries: Mapping[str, Query],
+    run_id: str,
+    now: datetime,
+    suites: Path = FOLDER,
+    standing: Collection[str] = (),
+) -> list[Judgement]:
     """Judge each table of `queries`, which answer SQL about it. Reports are written under `folder`.
 
+    Of tables in `standing`, to which nothing new was written, only what is expected all the same is judged.
     Raises nothing for bad data, bad suites or a failure of Great Expectations: they are judgements that do not pass.
     """
     measured: list[tuple[Suite, Profile]] = []
     judgements: list[Judgement] = []
+    begun = time.monotonic()
     for table, query in queries.items():
+        log.debug("measuring %s", table)
         try:
             suite = read_suite(table, suites)
+            suite = suite.without_new_rows() if table in standing else suite
             measured.append((suite, measure_table(suite, query)))
         except SuiteError as error:
-            judgements.append(_refusal(table, "suite", error))
-    return sorted(judgements + judge_profiles(folder, layer, measured, run_id, now), key=lambda judgement: judgement.table)
+            judgements.append(refusal(table, "suite", error))
+    log.info("gate %s: measuring %d tables took %.1f s", layer, len(queries), time.monotonic() - begun)
+    judgements += judge_profiles(folder, layer, measured, queries, run_id, now)
+    return sorted(judgements, key=lambda judgement: judgement.table)
 
 
-def judge_profiles(folder: Path, layer: str, measured: Sequence[tuple[Suite, Profile]], run_id: str, now: datetime) -> list[Judgement]:
-    """Judge measured tables in one run of Great Expectations."""
+def judge_profiles(
+    folder: Path, layer: str, measured: Sequence[tuple[Suite, Profile]], queries: Mapping[str, Query], run_id: str, now: datetime
+) -> list[Judgement]:
+    """Judge measured tables in one run of Great Expectations. What failed names the first row, where its suite says how to find it."""
     if not measured:
         return []
     try:
+        log.debug("starting Great Expectations")
+        begun = time.monotonic()
+        import_great_expectations()
+        imported = time.monotonic()
+        log.debug("waiting for Great Expectations")
         results = validate(folder, layer, measured, run_id, now)
-        return [_judgement(suite, profile, *results[suite.table]) for suite, profile in measured]
+        log.info("gate %s: Great Expectations took %.1f s, and %.1f s to start", layer, time.monotonic() - imported, imported - begun)
+        judgements = [_judgement(suite, profile, *results[suite.table]) for suite, profile in measured]
+        return [_locate(judgement, suite, queries[suite.table]) for judgement, (suite, _) in zip(judgements, measured, strict=True)]
     except Exception as error:  # in doubt the gate is closed, and says why
         log.exception("Great Expectations failed")
-        return [_refusal(suite.table, "great_expectations", error) for suite, _ in measured]
+        return [refusal(suite.table, "great_expectations", error) for suite, _ in measured]
+
+
+def refusal(table: str, name: str, error: Exception) -> Judgement:
+    """The judgement of a table that could not be judged: it does not pass, and says why."""
+    found = " ".join(f"{type(error).__name__}: {error}".split())
+    return Judgement(table, 0, (Failure(table, name, CRITICAL, found, "no error"),), None)
 
 
 def _judgement(suite: Suite, profile: Profile, result: "ExpectationSuiteValidationResult", report: str) -> Judgement:
@@ -109,6 +140,24 @@ def _bounds(kwargs: Mapping[str, Any]) -> str:
     return " and ".join(filter(None, limits)) or ", ".join(f"{name} {value}" for name, value in kwargs.items() if name != "column")
 
 
-def _refusal(table: str, name: str, error: Exception) -> Judgement:
-    found = " ".join(f"{type(error).__name__}: {error}".split())
-    return Judgement(table, 0, (Failure(table, name, CRITICAL, found, "no error"),), None)
+def _locate(judgement: Judgement, suite: Suite, query: Query) -> Judgement:
+    """The judgement with the first offending row behind what was found."""
+    firsts = {measure.name: measure.first for measure in suite.measures if measure.first}
+    failures = (
+        replace(failure, found=f"{failure.found}; first: {_first(query, firsts[failure.expectation])}")
+        if failure.expectation in firsts
+        else failure
+        for failure in judgement.failures
+    )
+    return replace(judgement, failures=tuple(failures))
+
+
+def _first(query: Query, sql: str) -> str:
+    try:
+        answer = query(sql)
+        text = answer.columns[0][0].as_py() if answer.num_rows else None
+        return " ".join(str(text).split())[:_LONGEST_FIRST] if text is not None else "none is left to name"
+    except Exception as error:  # the verdict stands without it
+        log.warning("the first offending row cannot be found: %s", error)
+        log.debug("", exc_info=True)
+        return f"cannot be named ({type(error).__name__})"

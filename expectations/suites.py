@@ -5,7 +5,11 @@ An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to
 - `meta.sql`: an aggregate over the rows that are judged (`count(*) filter (where amount < 0)`), or
 - `meta.query`: a select of one value, where other tables or groups are needed. It may name `written` (the rows that are judged),
   any table as `silver_transactions` (up to the last judged batch), its judged batches as `written_silver_transactions`,
-  `control_batches`, and `judged` (one row: first_batch, last_batch).
+  `control_batches`, and `judged` (one row: first_batch, last_batch, judged_at, freshness_seconds): SQL has no clock of its own.
+
+Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, for people; it is
+asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has
+the expectation judged also when nothing new was written; its measure must be 0 as long as all is well.
 
 A measure is a whole number, mostly a count of rows that should not be. Money is compared inside SQL, where decimals are exact:
 Great Expectations compares doubles. A text may be a list of lines. An expectation without `sql` and `query` speaks of a measure that
@@ -14,7 +18,7 @@ another one of its suite defines. `severity` `critical` closes the gate; `warnin
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +37,7 @@ class Measure:
     name: str
     sql: str
     is_query: bool
+    first: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,27 @@ class Suite:
     expectations: tuple[dict[str, Any], ...]
     measures: tuple[Measure, ...]
 
+    def without_new_rows(self) -> "Suite":
+        """What is expected also when nothing new was written; mostly nothing."""
+        return self.about({each["kwargs"]["column"] for each in self.expectations if (each.get("meta") or {}).get("without_new_rows")})
+
+    def about(self, names: Collection[str]) -> "Suite":
+        """The expectations that speak of some measures only."""
+        expectations = tuple(each for each in self.expectations if each["kwargs"]["column"] in names)
+        return Suite(self.table, expectations, tuple(measure for measure in self.measures if measure.name in names))
+
 
 def read_suite(table: str, folder: Path = FOLDER) -> Suite:
     """The suite of a table; raises SuiteError where it is missing, empty or cannot be read."""
     file = folder / f"{table}.json"
+    suite = read_suite_file(file)
+    if suite.table != table:
+        raise SuiteError(f"{file}: found suite {suite.table!r}, expected {table!r}")
+    return suite
+
+
+def read_suite_file(file: Path) -> Suite:
+    """The suite in a file, of whatever table; raises SuiteError where it is missing, empty or cannot be read."""
     try:
         content = json.loads(file.read_text())
         name, expectations = content["name"], tuple(content["expectations"])
@@ -55,9 +77,9 @@ def read_suite(table: str, folder: Path = FOLDER) -> Suite:
         raise SuiteError(f"{file}: {error}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SuiteError(f"{file} cannot be used ({type(error).__name__}: {error}), expected a suite of expectations") from None
-    if name != table or not expectations:
-        raise SuiteError(f"{file}: found suite {name!r} with {len(expectations)} expectations, expected {table!r} with at least one")
-    return Suite(table, expectations, measures)
+    if not isinstance(name, str) or not expectations:
+        raise SuiteError(f"{file}: found suite {name!r} with {len(expectations)} expectations, expected a name and at least one")
+    return Suite(name, expectations, measures)
 
 
 def _read_measures(expectations: tuple[Mapping[str, Any], ...]) -> tuple[Measure, ...]:
@@ -74,7 +96,11 @@ def _read_measures(expectations: tuple[Mapping[str, Any], ...]) -> tuple[Measure
         if len(texts) > 1 or name in measures:
             raise SuiteError(f"measure {name} is defined more than once, expected once")
         kind, text = texts[0]
-        measures[name] = Measure(name, text if isinstance(text, str) else "\n".join(text), kind == "query")
+        measures[name] = Measure(name, _joined(text), kind == "query", _joined(meta["first"]) if meta.get("first") else None)
     if undefined := used - measures.keys():
         raise SuiteError(f"no meta.sql or meta.query for {', '.join(sorted(undefined))}, expected one for every measure")
     return tuple(measures.values())
+
+
+def _joined(text: str | Sequence[str]) -> str:
+    return text if isinstance(text, str) else "\n".join(text)

@@ -1,14 +1,13 @@
 """The account of a release: where every Kafka record ended up, by its coordinates, and what the gates said. Needs no Spark."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from spark_jobs import control
-from spark_jobs.errors import LedgerError
+from spark_jobs import control, kept
+from spark_jobs.releases import Release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import (
     BATCHES,
@@ -16,8 +15,6 @@ from spark_jobs.tables import (
     BRONZE_CUSTOMERS,
     BRONZE_TRANSACTIONS,
     LAYERS,
-    QUALITY_RESULTS,
-    RELEASES,
     SILVER_ACCOUNTS,
     SILVER_CUSTOMERS,
     SILVER_TRANSACTIONS,
@@ -25,6 +22,7 @@ from spark_jobs.tables import (
     TRANSACTIONS_QUARANTINE,
     Table,
 )
+from spark_jobs.verdicts import newest_verdicts
 
 COORDINATES = ["_topic", "_partition", "_offset"]
 # Queries answer with string views, which pyarrow can neither filter nor join.
@@ -32,16 +30,6 @@ COORDINATES_AND_BATCH = pa.schema([("_topic", pa.string()), ("_partition", pa.in
 PARTS = {"silver": SILVER_TRANSACTIONS, "duplicates": TRANSACTIONS_DUPLICATES, "quarantine": TRANSACTIONS_QUARANTINE}
 DIMENSIONS = {BRONZE_CUSTOMERS: SILVER_CUSTOMERS, BRONZE_ACCOUNTS: SILVER_ACCOUNTS}
 OUTCOMES = ("output", "duplicates", "quarantined", "superseded", "no_change")
-
-
-@dataclass(frozen=True)
-class Release:
-    """A release: its number, and for every table the version that it names, its rows and (bronze) its last batch."""
-
-    release_id: int
-    versions: dict[str, int]
-    rows: dict[str, int]
-    last_batches: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -66,21 +54,6 @@ class Account:
     def __str__(self) -> str:
         silver, duplicates, quarantine = (self.rows[part] for part in PARTS)
         return f"bronze {self.rows['bronze']} = silver {silver} + duplicates {duplicates} + quarantine {quarantine}"
-
-
-def newest_release(settings: Settings) -> Release:
-    """The release that readers see; raises LedgerError when there is none."""
-    rows = control.read(settings, RELEASES).to_pylist()
-    if not rows:
-        raise LedgerError(f"nothing was released: {RELEASES.path(settings)} is empty")
-    newest = max(row["release_id"] for row in rows)
-    named = [row for row in rows if row["release_id"] == newest]
-    return Release(
-        release_id=newest,
-        versions={row["table"]: row["version"] for row in named},
-        rows={row["table"]: row["rows"] for row in named},
-        last_batches={row["table"]: row["last_batch"] for row in named if row["last_batch"] is not None},
-    )
 
 
 def close_account(settings: Settings, release: Release) -> Account:
@@ -110,15 +83,13 @@ def table_rows(settings: Settings, release: Release) -> dict[str, int]:
     }
 
 
-def newest_verdicts(settings: Settings) -> list[Gate]:
-    """For each layer the newest verdict on each of its tables and suites, as one."""
-    newest: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for row in sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"]):
-        newest[row["layer"], row["table"], row["suite"]] = row
+def read_gates(settings: Settings) -> list[Gate]:
+    """For each layer the newest verdicts on its tables, as one."""
+    newest = newest_verdicts(settings).values()
     gates = []
     for layer in LAYERS:
-        rows = [row for (of, _, _), row in newest.items() if of == layer]
-        closed = [row for row in rows if not row["success"]]
+        rows = [row for row in newest if row["layer"] == layer]
+        closed = [row for row in rows if not row["passed"]]
         told = max(closed or rows, key=lambda row: row["_judged_at"], default=None)
         gates.append(
             Gate(
@@ -159,9 +130,7 @@ def _dimension_differences(settings: Settings, release: Release) -> list[str]:
 
 
 def _open(settings: Settings, table: Table, release: Release) -> DeltaTable:
-    if table.name not in release.versions:
-        raise LedgerError(f"release {release.release_id} does not name {table.name}")
-    return DeltaTable(str(table.path(settings)), version=release.versions[table.name])
+    return kept.open_table(settings, release, table.name)
 
 
 def _coordinates(table: DeltaTable, last_batch: int | None = None) -> pa.Table:

@@ -14,13 +14,14 @@ from types import FrameType
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from include.account import Release, close_account, ingested, newest_release, newest_verdicts, table_rows
+from include.account import close_account, ingested, read_gates, table_rows
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import up
 from include.stack.processes import mark
 from spark_jobs.errors import GateClosed, LedgerError
+from spark_jobs.releases import Release, newest_release
 from spark_jobs.settings import ROOT, Settings
 from spark_jobs.tables import BRONZE
 
@@ -193,7 +194,7 @@ def report(settings: Settings, api: AirflowApi, run_id: str, state: str) -> int:
     except LedgerError as error:
         wrong.append(str(error))
         named = "none"
-    gates = newest_verdicts(settings)
+    gates = read_gates(settings)
     for gate in gates:
         verdict = "passed" if gate.passed else "CLOSED" if gate.tables else "NOT JUDGED"
         print(f"Gate {gate.layer}: {verdict} ({gate.tables} tables, {gate.evaluated} expectations), report {gate.report}")

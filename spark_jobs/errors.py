@@ -5,6 +5,8 @@ Every message is one line: what was found, what was expected, what to do.
 
 import re
 
+from spark_jobs.masking import mask_error
+
 
 class LedgerError(Exception):
     """A job stopped for a known reason (exit code 1)."""
@@ -37,8 +39,8 @@ class LeaseHeld(LedgerError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says in one line, without its stack; of a Python error inside a Spark batch, that error."""
-    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    """What an error says in one line, without its stack and masked; of a Python error inside a Spark batch, that error."""
+    lines = [line.strip(" :") for line in mask_error(str(error)).splitlines() if line.strip(" :")]
     of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
     telling = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
     return (of_python[-1:] or telling[:1] or [type(error).__name__])[0]

@@ -1,53 +1,68 @@
 """The job behind `run gate LAYER`: judges what a layer's job wrote, records the verdicts, raises when the gate is closed.
 
-Starts no JVM: Delta is read by delta-rs, and Great Expectations judges what SQL measured.
+Starts no JVM: Delta is read by delta-rs, and Great Expectations judges what SQL measured. Where nothing new was written, the gate
+says `skipped`, and judges only what is expected all the same (freshness).
 """
 
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from expectations.context import index_page
-from expectations.gate import Failure, Judgement, judge
+from expectations.gate import Failure, Judgement, judge, refusal
+from expectations.limited import NoAnswer, call_limited
+from expectations.profile import measure_table
+from expectations.suites import SuiteError, read_suite
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed
+from spark_jobs.masking import mask_error
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS
-from spark_jobs.written import Written, find_written, newest_verdicts, open_query
+from spark_jobs.verdicts import closed_verdicts, newest_verdicts, next_moment
+from spark_jobs.written import Written, find_written, open_query
 
 log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, layer: str, run_id: str, verdict_file: Path | None = None, now: datetime | None = None) -> None:
+def run(
+    settings: Settings,
+    layer: str,
+    run_id: str,
+    verdict_file: Path | None = None,
+    now: datetime | None = None,
+    limit_seconds: float | None = None,
+) -> None:
     """Judge what the layer's job wrote since the last judgement that passed; what was not written since is not judged again.
 
     Writes Data Docs under `settings.quality`, one row a table to control.quality_results, and the verdict as JSON for callers.
+    With a limit, tables are judged in a process of its own; no judgement within that time closes the gate.
     Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be judged.
     """
     # Bronze never stops to be written, but the version that holds the batches in question does not change.
     held = nullcontext() if layer == "bronze" else leases.hold(settings, LAYERS[layer], owner=f"gate {layer}")
     with held:
         to_judge, standing = find_written(settings, layer)
-    now = now or datetime.now(UTC)
-    judged = [written for written in to_judge if written.last_batch > 0]
+    now = next_moment(settings, now or datetime.now(UTC))
     versions = {written.table.name: written.version for written in to_judge}
     if layer == "gold":  # against silver as gold read it
         versions |= control.versions_read_by_gold(settings)
-    queries = {written.table.name: open_query(settings, written, versions) for written in judged}
-    judgements = judge(settings.quality, layer, queries, run_id, now) if judged else []
-    rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in to_judge]
+    overdue = _find_overdue(settings, standing, now)
+    judged = [written for written in (*to_judge, *overdue) if written.last_batch > 0]
+    judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, limit_seconds)
+    rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
+    standing = [row for row in standing if row["table"] not in {written.table.name for written in overdue}]
     if rows:
         control.append(settings, QUALITY_RESULTS, rows)
     for row in (*rows, *standing):
         log.info("%s", _line(row, is_standing=row in standing))
     for failure in _failures(judgements):
         log.warning("%s: %s", failure, failure.description)
-    verdict = _verdict(settings, layer, judgements, rows, standing)
+    verdict = _verdict(settings, layer, judgements, rows, standing, is_new=bool(judgements) and len(judged) > len(overdue))
     if verdict_file:
         _write(verdict_file, verdict)
     log.info("gate %s: %s; report: %s", layer, verdict["verdict"], verdict["report"])
@@ -55,17 +70,83 @@ def run(settings: Settings, layer: str, run_id: str, verdict_file: Path | None =
         raise GateClosed(_closed_message(layer, _failures(judgements), verdict["report"]))
 
 
+def is_overdue(settings: Settings, now: datetime) -> bool:
+    """Whether bronze had nothing new for longer than the freshness limit, and no gate has said so within that time."""
+    standing = [row for row in newest_verdicts(settings).values() if row["layer"] == "bronze" and row["passed"]]
+    limit = timedelta(seconds=settings.freshness_seconds)
+    return bool(_find_overdue(settings, [row for row in standing if now - row["_judged_at"] >= limit], now))
+
+
 def refuse_if_closed(settings: Settings, *layers: str) -> None:
     """Raise GateClosed when the newest verdict of a table of these layers is a closed one; no verdict is no objection."""
-    closed = [row for row in newest_verdicts(settings).values() if row["layer"] in layers and not row["success"]]
-    if closed:
-        names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
-        gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
-        raise GateClosed(
-            f"{gates} closed on record: found {names}, expected a passed verdict: "
-            f"mend the cause, then clear the gate's task in Airflow or run python -m spark_jobs.run gate {closed[0]['layer']}; "
-            f"report: {closed[0]['report']}"
-        )
+    if closed := closed_verdicts(settings, *layers):
+        raise GateClosed(closed_line(closed))
+
+
+def closed_line(closed: Sequence[dict[str, Any]]) -> str:
+    """What closed gates wait for, in one line: what failed, whether somebody decided to wait, and the ways out."""
+    names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
+    gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
+    waiting = next((row["decision"] for row in closed if row["decision"]), None)
+    told = f"{waiting['who']} decided to wait at {waiting['decided_at']:%Y-%m-%dT%H:%MZ} ({waiting['why']}); " if waiting else ""
+    return (
+        f"{gates} closed on record: found {names}, expected a passed verdict: {told}"
+        f"decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; or mend the cause and judge again: "
+        f"clear the gate's task, or python -m spark_jobs.run gate {closed[0]['layer']}; report: {closed[0]['report']}"
+    )
+
+
+def _find_overdue(settings: Settings, standing: Sequence[dict[str, Any]], now: datetime) -> list[Written]:
+    """Tables to which nothing new was written, and of which something is expected all the same that does not hold now."""
+    overdue = []
+    for row in standing:
+        table = next(table for table in LAYERS[row["layer"]] if table.name == row["table"])
+        try:
+            suite = read_suite(table.name).without_new_rows()
+        except SuiteError:
+            continue  # closes the gate as soon as there are rows to judge
+        written = Written(table, row["version"], row["_first_batch"], row["_last_batch"])
+        if not suite.expectations or written.last_batch == 0:
+            continue
+        profile = measure_table(suite, open_query(settings, written, {}, now))
+        if profile.errors or any(profile.values.values()):
+            overdue.append(written)
+    return overdue
+
+
+def _judge(
+    settings: Settings,
+    layer: str,
+    judged: Sequence[Written],
+    overdue: Sequence[Written],
+    versions: Mapping[str, int],
+    run_id: str,
+    now: datetime,
+    limit_seconds: float | None,
+) -> list[Judgement]:
+    if not judged:
+        return []
+    arguments = (settings, layer, judged, [written.table.name for written in overdue], versions, run_id, now)
+    if limit_seconds is None:
+        return judge_written(*arguments)
+    try:
+        return call_limited(limit_seconds, judge_written, *arguments)
+    except NoAnswer as error:  # in doubt the gate is closed, and says why
+        return [refusal(written.table.name, "judgement", error) for written in judged]
+
+
+def judge_written(
+    settings: Settings,
+    layer: str,
+    judged: Sequence[Written],
+    standing: Sequence[str],
+    versions: Mapping[str, int],
+    run_id: str,
+    now: datetime,
+) -> list[Judgement]:
+    """Judge rows of some tables of a layer; of `standing`, to which nothing new was written, only what is expected all the same."""
+    queries = {written.table.name: open_query(settings, written, versions, now) for written in judged}
+    return judge(settings.quality, layer, queries, run_id, now, standing=standing)
 
 
 def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None:
@@ -75,13 +156,14 @@ def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None
 def _result(layer: str, run_id: str, now: datetime, written: Written, judgement: Judgement | None) -> dict[str, Any]:
     """A row of control.quality_results. A table whose source never had a batch is empty: it passes, with nothing evaluated."""
     failures = judgement.failures if judgement else ()
+    passed = judgement.passed if judgement else written.last_batch == 0
     return {
         "run_id": run_id,
         "layer": layer,
         "table": written.table.name,
         "version": written.version,
         "suite": written.table.name,
-        "success": judgement.passed if judgement else written.last_batch == 0,
+        "success": passed,
         "evaluated": judgement.evaluated if judgement else 0,
         "failed": len(failures),
         "failed_expectations": [each.expectation if each.is_critical else f"{each.expectation} ({each.severity})" for each in failures],
@@ -89,6 +171,7 @@ def _result(layer: str, run_id: str, now: datetime, written: Written, judgement:
         "_first_batch": written.first_batch if written.last_batch else 0,
         "_last_batch": written.last_batch,
         "_judged_at": now,
+        "passed": passed,  # as for rows that stand, where a decision may have overruled the gate
     }
 
 
@@ -101,7 +184,7 @@ def _line(row: dict[str, Any], *, is_standing: bool) -> str:
     where = f"{row['table']} version {row['version']}"
     if row["_last_batch"] == 0:
         return f"{where}: no batch yet, nothing to judge"
-    said = "passed" if row["success"] else "closed"
+    said = "passed" if row["passed"] else "closed"
     if is_standing:
         return f"{where}: nothing new, {said} up to batch {row['_last_batch']} stands"
     failed = f", failed: {', '.join(row['failed_expectations'])}" if row["failed"] else ""
@@ -109,24 +192,30 @@ def _line(row: dict[str, Any], *, is_standing: bool) -> str:
 
 
 def _verdict(
-    settings: Settings, layer: str, judgements: Sequence[Judgement], rows: Sequence[dict[str, Any]], standing: Sequence[dict[str, Any]]
+    settings: Settings,
+    layer: str,
+    judgements: Sequence[Judgement],
+    rows: Sequence[dict[str, Any]],
+    standing: Sequence[dict[str, Any]],
+    *,
+    is_new: bool,
 ) -> dict[str, Any]:
     failures = _failures(judgements)
     is_closed = not all(row["success"] for row in rows)
     reports = [row["report"] for row in sorted(rows, key=lambda row: row["success"]) if row["report"]]  # those of closed tables first
     return {
-        "verdict": "closed" if is_closed else "passed" if judgements else "skipped",
+        "verdict": "closed" if is_closed else "passed" if is_new else "skipped",
         "layer": layer,
         "failed": [
-            {"table": each.table, "expectation": each.expectation, "found": each.found, "expected": each.expected}
+            {"table": each.table, "expectation": each.expectation, "found": mask_error(each.found), "expected": each.expected}
             for each in failures
             if each.is_critical
         ],
-        "warnings": [str(each) for each in failures if not each.is_critical],
+        "warnings": [mask_error(str(each)) for each in failures if not each.is_critical],
         "report": reports[0] if reports else index_page(settings.quality),
         "tables": {
             row["table"]: {
-                "verdict": "passed" if row["success"] else "closed",
+                "verdict": "passed" if row["passed"] else "closed",
                 "judged": row in rows,
                 "version": row["version"],
                 "first_batch": row["_first_batch"],

@@ -27,13 +27,17 @@ _POLL_SECONDS = 0.2
 
 @contextmanager
 def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Hold the leases of some tables, taken in the order of their names so that two takers cannot block each other.
+    """Hold the leases of some tables; raises LeaseHeld, which says who holds one and since when, once `wait_seconds` are over."""
+    with hold_names(settings, (table.name for table in tables), owner, wait_seconds):
+        yield
 
-    Raises LeaseHeld, which says who holds the lease and since when, once `wait_seconds` are over.
-    """
+
+@contextmanager
+def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """`hold` for what is no declared table. Leases are taken in the order of names, so that two takers cannot block each other."""
     deadline = time.monotonic() + wait_seconds
     with ExitStack() as stack:
-        for name in sorted(table.name for table in tables):
+        for name in sorted(names):
             stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline))
         yield
 

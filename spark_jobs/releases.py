@@ -1,20 +1,33 @@
 """Releases: one commit in control.releases that names one version of every table, so that readers see all of one moment."""
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control, leases
-from spark_jobs.errors import GateClosed
+from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
-from spark_jobs.written import newest_batch, newest_verdicts
+from spark_jobs.tables import BRONZE, LAYERS, RELEASES, Table
+from spark_jobs.verdicts import newest_verdicts
+from spark_jobs.written import newest_batch, source_of
 
 log = logging.getLogger(__name__)
 
-_FOLLOWS = {"transactions": SILVER_TRANSACTIONS, "customers": SILVER_CUSTOMERS, "accounts": SILVER_ACCOUNTS}
+
+@dataclass(frozen=True)
+class Release:
+    """A release: for every table the version that it names, its rows and (bronze) its last batch."""
+
+    release_id: int
+    released_at: datetime
+    versions: dict[str, int]
+    rows: dict[str, int]
+    last_batches: dict[str, int]
 
 
 def publish(settings: Settings) -> int:
@@ -41,6 +54,29 @@ def publish(settings: Settings) -> int:
     return number
 
 
+def read_releases(settings: Settings) -> list[Release]:
+    """Every release that was ever published, the newest last."""
+    by_number: dict[int, list[dict[str, Any]]] = {}
+    for row in control.read(settings, RELEASES).to_pylist():
+        by_number.setdefault(int(row["release_id"]), []).append(row)
+    return [_release(by_number[number]) for number in sorted(by_number)]
+
+
+def find_release(settings: Settings, release_id: int) -> Release:
+    """A release by its number, however old; raises LedgerError when there never was one of that number."""
+    releases = {release.release_id: release for release in read_releases(settings)}
+    if release_id not in releases:
+        raise LedgerError(f"there is no release {release_id}: found {', '.join(map(str, releases)) or 'none'}")
+    return releases[release_id]
+
+
+def newest_release(settings: Settings) -> Release:
+    """The release that readers see; raises LedgerError when there is none."""
+    if rows := latest_release(settings):
+        return _release(rows)
+    raise LedgerError(f"nothing was released: found no release in {RELEASES.path(settings)}, expected one: run the pipeline to a release")
+
+
 def latest_release(settings: Settings) -> list[dict[str, Any]]:
     """The rows of the newest release, one a table; none where nothing was released yet."""
     rows = control.read(settings, RELEASES).to_pylist()
@@ -54,16 +90,42 @@ def has_unreleased_batches(settings: Settings) -> bool:
     return any((newest_batch(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
 
 
+def _release(rows: Iterable[dict[str, Any]]) -> Release:
+    named = {str(row["table"]): row for row in rows}
+    first = next(iter(named.values()))
+    return Release(
+        release_id=first["release_id"],
+        released_at=first["released_at"],
+        versions={name: row["version"] for name, row in named.items()},
+        rows={name: row["rows"] for name, row in named.items()},
+        last_batches={name: row["last_batch"] for name, row in named.items() if row["last_batch"] is not None},
+    )
+
+
+def unreleased_since(settings: Settings) -> datetime | None:
+    """When the first bronze rows were written that the newest release lacks; None when it holds them all.
+
+    From the files' statistics: of a file that also holds released rows (compaction makes such), their time is taken.
+    """
+    released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
+    moments = []
+    for table in BRONZE:
+        path = str(table.path(settings))
+        if DeltaTable.is_deltatable(path):
+            files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
+            moments += [file["min._ingested_at"] for file in files if (file.get("max._batch") or 0) > released.get(table.name, 0)]
+    return min(moments, default=None)
+
+
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
     names = [table.name for layer in LAYERS.values() for table in layer]
     if missing := [name for name in names if name not in verdicts]:
         raise GateClosed(f"no gate has judged {', '.join(missing)}: run gate bronze, gate silver and gate gold first")
-    if closed := [name for name in names if not verdicts[name]["success"]]:
+    if closed := [name for name in names if not verdicts[name]["passed"]]:
         reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
         raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
-    for topic, silver in _FOLLOWS.items():
-        tables = [f"bronze.{topic}", silver.name]
-        tables += [table.name for table in LAYERS["gold"]] if topic == "transactions" else []
+    for topic in map(source_of, BRONZE):
+        tables = [f"bronze.{topic}", f"silver.{topic}", *(table.name for table in LAYERS["gold"] if source_of(table) == topic)]
         found = {name: verdicts[name]["_last_batch"] for name in tables}
         if len(set(found.values())) > 1:
             text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
@@ -84,8 +146,7 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     version = int(verdicts[table.name]["version"])
     rows = DeltaTable(str(table.path(settings)), version=version).count()
-    topic = table.name.split(".")[1].split("_")[0]
-    rules = control.batches(settings, "silver", _FOLLOWS[topic].name) if table.layer == "silver" else []
+    rules = control.batches(settings, "silver", f"silver.{source_of(table)}") if table.layer == "silver" else []
     return {
         "release_id": number,
         "table": table.name,

@@ -14,8 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import gates, leases, releases, rule_sets, tables, written
+from spark_jobs import (
+    decisions,
+    gates,
+    kept,
+    leases,
+    rehearsal,
+    releases,
+    retention,
+    rollback,
+    rule_sets,
+    tables,
+    verdicts,
+    written,
+)
 from spark_jobs.errors import LedgerError, SettingsError, first_line
+from spark_jobs.masking import MaskingFormatter
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
 
@@ -36,12 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
     options = parse_arguments(arguments)
     logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)sZ %(levelname)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(MaskingFormatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         options.job(read_settings(), options)
@@ -67,15 +78,18 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     ensure_topics(settings.broker())
     with leases.hold(settings, tables.BRONZE, owner="bronze", wait_seconds=0):
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.CONTROL))
+        retention.bring_up_to_date(settings, tables.BRONZE)
         spark = start_session(settings, "ledger bronze")
         ingest.run(spark, settings, available_now=options.available_now, starting_offsets=options.starting_offsets)
 
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
     """What bronze has gained to silver, in one pass. Starts no JVM when that is nothing."""
+    rollback.finish(settings)
     gates.refuse_if_closed(settings, "bronze", "silver")
     with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="silver"):
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        retention.bring_up_to_date(settings, (*tables.SILVER, *tables.SILVER_INDEXES))
         rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
         unread = written.unread_bronze(settings)
         if not unread:
@@ -100,6 +114,7 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     """What silver has gained to gold, in one pass. Silver stands still meanwhile."""
+    rollback.finish(settings)
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
     with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
         from spark_jobs.gold import job
@@ -107,17 +122,31 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 
         tables.ensure_tables(settings, (*tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
         redrive_plan.refuse_halfway(settings)
+        retention.bring_up_to_date(settings, tables.GOLD)
         job.run(start_session(settings, "ledger gold"), settings, options.run_id)
 
 
 def run_gate(settings: Settings, options: argparse.Namespace) -> None:
-    """Judge what a layer's job wrote since the last judgement that passed. Starts no JVM."""
-    gates.run(settings, options.layer, run_id=options.run_id, verdict_file=options.verdict)
+    """Judge what a layer's job wrote since the last judgement that passed, or rehearse a changed suite or rule set on stored batches."""
+    if options.suite:
+        rehearsal.run(settings, options.layer, options.suite, options.since)
+        return
+    rollback.finish(settings)
+    gates.run(settings, options.layer, options.run_id, verdict_file=options.verdict, limit_seconds=settings.gate_seconds)
 
 
 def run_release(settings: Settings, options: argparse.Namespace) -> None:
-    """Name one version of every table for readers. Starts no JVM."""
-    releases.publish(settings)
+    """Name one version of every table for readers, or keep what a release named. Starts no JVM."""
+    if options.keep is None:
+        rollback.finish(settings)
+        releases.publish(settings)
+    else:
+        kept.keep(settings, options.keep)
+
+
+def run_decide(settings: Settings, options: argparse.Namespace) -> None:
+    """What a person decides about closed gates: release anyway, roll back or wait. Starts no JVM."""
+    decisions.decide(settings, options.choice.replace("-", " "), options.who, options.why)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -142,9 +171,24 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     gate = jobs.add_parser("gate", help=run_gate.__doc__)
     gate.add_argument("layer", choices=tuple(tables.LAYERS))
     gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
+    gate.add_argument("--suite", type=Path, metavar="FILE", help="rehearse this suite or rule set on stored batches; writes nothing")
+    gate.add_argument("--since", type=_whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
     gate.set_defaults(job=run_gate)
-    jobs.add_parser("release", help=run_release.__doc__).set_defaults(job=run_release)
+    release = jobs.add_parser("release", help=run_release.__doc__)
+    release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
+    release.set_defaults(job=run_release)
+    decide = jobs.add_parser("decide", help=run_decide.__doc__)
+    decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
+    decide.add_argument("--who", required=True, metavar="NAME", help="who decides")
+    decide.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the record")
+    decide.set_defaults(job=run_decide)
     return parser.parse_args(arguments)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The Spark session: one set of settings for every job, however it is started."""
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -61,8 +62,11 @@ def _java_options() -> list[str]:
 
 def start_session(settings: Settings, name: str) -> "SparkSession":
     """The session of this process. Python workers run the driver's interpreter."""
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error once more, with its values
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(settings.spark_master)

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -26,6 +26,12 @@ class Settings:
     airflow_port: int | None
     allowed_lateness_seconds: int
     large_credit: Decimal
+    freshness_seconds: int
+    gate_seconds: int
+    release_days: int
+    alert_webhook: str | None = field(repr=False)  # it may hold a token
+    alert_mail: tuple[str, ...]
+    release_stale_minutes: int
 
     @property
     def endpoints_file(self) -> Path:
@@ -109,7 +115,17 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
         large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
+        freshness_seconds=whole("LEDGER_FRESHNESS_SECONDS", "86400", 1, 10**9),
+        gate_seconds=whole("LEDGER_GATE_SECONDS", "600", 1, 86400),
+        release_days=whole("LEDGER_RELEASE_DAYS", "7", 1, 3650),
+        alert_webhook=values.get("LEDGER_ALERT_WEBHOOK"),
+        alert_mail=_addresses(
+            matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""
+        ),
+        release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )
+    if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):
+        wrong.append("LEDGER_ALERT_WEBHOOK: found something else than an address, expected http(s)://host/path")  # it may hold a token
     paths = {"LEDGER_HOME": home, "LEDGER_WAREHOUSE": settings.warehouse, "LEDGER_CHECKPOINTS": settings.checkpoints}
     # Delta's readers take % for an escape.
     wrong += [f"{name}: found {str(path)!r}, expected a path without %" for name, path in paths.items() if "%" in str(path)]
@@ -125,6 +141,10 @@ def _embedded_endpoints(home: Path) -> dict[str, str]:
         return {}
     except (OSError, ValueError) as error:
         raise SettingsError(f"{endpoints_file(home)} cannot be read ({error}): run make down and make up") from None
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    return tuple(address.strip() for address in text.split(",") if address.strip())
 
 
 def _masked(url: str) -> str:

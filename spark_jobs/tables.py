@@ -12,6 +12,7 @@ from typing import Any
 
 import deltalake
 
+from spark_jobs.lifetimes import lifetimes
 from spark_jobs.settings import Settings
 
 
@@ -156,6 +157,14 @@ ACCOUNT_BALANCES = Table(
     transactions bigint, _topic string, _partition int, _offset bigint, _batch bigint""",
     keys=("account_id",),
 )
+# Not in the contract: per account and day, closing = opening + credits - debits. opening = closing of the account's day before that has
+# transactions, null on its first; difference = closing - (opening + credits - debits).
+ACCOUNT_DAYS = Table(
+    "gold.account_days",
+    """account_id string, day date, opening decimal(18,2), closing decimal(18,2), credits decimal(38,2), debits decimal(38,2),
+    transactions bigint, difference decimal(38,2)""",
+    keys=("account_id", "day"),
+)
 
 BATCHES = Table(
     "control.batches",
@@ -219,6 +228,7 @@ GOLD = (
     ACCOUNT_BALANCES,
     DISTRICT_MINUTES,
     DEBIT_SHARE,
+    ACCOUNT_DAYS,
 )
 CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, RULE_SETS, DECISIONS, HOLES)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
@@ -235,7 +245,7 @@ def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
                 mode="ignore",
                 partition_by=list(table.partitioned_by),
                 name=table.name,
-                configuration=dict(table.properties),
+                configuration=table.properties | (lifetimes(settings) if table.layer in LAYERS else {}),
             )
 
 

@@ -6,8 +6,10 @@ duplicates, late rows and quarantine) are judged together, over the same batches
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -18,11 +20,16 @@ from deltalake.exceptions import DeltaError
 from spark_jobs import control
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, LAYERS, QUALITY_RESULTS, Table
+from spark_jobs.tables import BATCHES, LAYERS, Table
+from spark_jobs.verdicts import last_passed, newest_verdicts
 
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
 _HISTORY_STEP = 200
 _VIEW = Template("create view $name as select * from $raw where $condition")
+_JUDGED = Template(
+    "create view judged as select $first as first_batch, $last as last_batch, "
+    "arrow_cast('$now', 'Timestamp(Microsecond, Some(\"UTC\"))') as judged_at, $freshness as freshness_seconds"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
     """
     _check_exists(settings, layer)
-    judged = newest_verdicts(settings)
+    judged, passed = newest_verdicts(settings), last_passed(settings)
     to_judge: list[Written] = []
     standing: list[dict[str, Any]] = []
     for source in dict.fromkeys(map(source_of, LAYERS[layer])):
@@ -55,23 +62,19 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
-        first = min(_last_passed(settings, table.name) for table in tables) + 1
+        first = min(passed.get(table.name, 0) for table in tables) + 1
         first = first if first <= last else 1  # changed, but not by new batches: all of it
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
     return to_judge, standing
 
 
-def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The newest row of control.quality_results of each table."""
-    rows: list[dict[str, Any]] = control.read(settings, QUALITY_RESULTS).to_pylist()
-    return {row["table"]: row for row in sorted(rows, key=lambda row: row["_judged_at"])}
-
-
-def open_query(settings: Settings, written: Written, versions: dict[str, int]) -> Callable[[str], pa.Table]:
+def open_query(
+    settings: Settings, written: Written, versions: Mapping[str, int], now: datetime, instead: Mapping[str, Path] | None = None
+) -> Callable[[str], pa.Table]:
     """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
 
     `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
-    they are now.
+    they are now. `now` is the time of the judgement. `instead` gives the folders of tables that are read in place of the stored ones.
     """
     builder = QueryBuilder()
     layers = _BELOW[written.table.layer]
@@ -86,7 +89,8 @@ def open_query(settings: Settings, written: Written, versions: dict[str, int]) -
         if name in ready:
             return
         table = tables[name]
-        builder.register(f"raw_{name}", DeltaTable(str(table.path(settings)), version=versions.get(table.name)))
+        folder = (instead or {}).get(table.name, table.path(settings))
+        builder.register(f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)))
         follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
         upto, within = "true", "true"
         if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
@@ -97,7 +101,8 @@ def open_query(settings: Settings, written: Written, versions: dict[str, int]) -
         ready.add(name)
 
     own = written.table.name.replace(".", "_")
-    builder.execute(f"create view judged as select {written.first_batch} as first_batch, {written.last_batch} as last_batch")
+    judged = {"first": written.first_batch, "last": written.last_batch, "now": now.astimezone(UTC).isoformat()}
+    builder.execute(_JUDGED.substitute(judged, freshness=settings.freshness_seconds))
 
     def query(sql: str) -> pa.Table:
         words = set(re.findall(r"\w+", sql))
@@ -207,14 +212,9 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     return last
 
 
-def _last_passed(settings: Settings, table: str) -> int:
-    rows = control.read(settings, QUALITY_RESULTS).to_pylist()
-    return max((int(row["_last_batch"]) for row in rows if row["table"] == table and row["success"]), default=0)
-
-
 def _stands(row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
     same_version = layer == "bronze" or row["version"] in {version for table, version in versions.items() if table.name == row["table"]}
-    return bool(row["success"]) and row["_last_batch"] == last and same_version
+    return bool(row["passed"]) and row["_last_batch"] == last and same_version
 
 
 def _check_exists(settings: Settings, layer: str) -> None:

@@ -9,21 +9,25 @@ from typing import Any
 Row = dict[str, Any]
 Found = Counter[tuple[Any, ...]]
 
+PLACE = ("_topic", "_partition", "_offset", "_batch")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 
 
-def model(rows: list[Row], accounts: list[Row], large: Decimal) -> dict[str, Found]:
-    """The rows of gold's tables over windows, sessions, pairs and minutes, each with how often it is there, by table."""
+def model(rows: list[Row], accounts: list[Row], customers: list[Row], large: Decimal) -> dict[str, Found]:
+    """The rows of gold's tables, each with how often it is there, by table."""
     return {
         "gold.daily_totals": totals(rows, lambda at: [(floor(at, _DAY), floor(at, _DAY) + _DAY)]),
         "gold.sliding_totals": totals(rows, sliding),
         "gold.cumulative_totals": totals(rows, cumulative),
         "gold.customer_sessions": Counter(sessions(rows)),
         "gold.weekly_top_customers": Counter(weekly_top(rows)),
+        "gold.customer_activity": Counter(activity(rows)),
+        "gold.account_balances": Counter(balances(rows)),
+        "gold.account_days": Counter(account_days(rows)),
+        "gold.enriched_transactions": Counter(enriched(rows, customers)),
         "gold.large_credits": Counter(
-            tuple(row[name] for name in ("transaction_id", "event_at", "account_id", "customer_id", "amount", "balance"))
-            + tuple(row[name] for name in ("_topic", "_partition", "_offset", "_batch"))
+            pick(row, "transaction_id", "event_at", "account_id", "customer_id", "amount", "balance", *PLACE)
             for row in rows
             if row["type"] == "Credit" and row["amount"] > large
         ),
@@ -31,6 +35,24 @@ def model(rows: list[Row], accounts: list[Row], large: Decimal) -> dict[str, Fou
         "gold.district_minutes": Counter(district_minutes(rows, accounts)),
         "gold.debit_share": Counter(debit_share(rows)),
     }
+
+
+def pick(row: Row, *names: str) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by some of their values; those of one value by time and arrival."""
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: pick(row, "event_at", "_batch", "_topic", "_partition", "_offset")):
+        groups[pick(row, *names)].append(row)
+    return groups
+
+
+def booked(rows: list[Row]) -> tuple[Decimal, Decimal]:
+    """The sums of credits and of debits."""
+    credits_, debits = (sum((row["amount"] for row in rows if row["type"] == kind), Decimal(0)) for kind in ("Credit", "Debit"))
+    return credits_, debits
 
 
 def floor(at: datetime, width: timedelta) -> datetime:
@@ -91,17 +113,52 @@ def pairs(rows: list[Row]) -> list[tuple[Any, ...]]:
     ]
 
 
+def activity(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    return [(*key, len(own), *booked(own), own[0]["event_at"], own[-1]["event_at"]) for key, own in grouped(rows, "customer_id").items()]
+
+
+def balances(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    return [
+        (*key, *pick(own[-1], "balance", "event_at"), *booked(own), len(own), *pick(own[-1], *PLACE))
+        for key, own in grouped(rows, "account_id").items()
+    ]
+
+
+def account_days(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    found = []
+    closings: dict[str, Decimal] = {}  # of the account's day before
+    for (account, day), own in sorted(grouped(rows, "account_id", "event_on").items()):
+        opening, closing, (credits_, debits) = closings.get(account), own[-1]["balance"], booked(own)
+        difference = None if opening is None else closing - (opening + credits_ - debits)
+        found.append((account, day, opening, closing, credits_, debits, len(own), difference))
+        closings[account] = closing
+    return found
+
+
+def version_then(row: Row, key: str, versions: list[Row]) -> Row | None:
+    """The version of a customer or account that holds at the time of a row."""
+    for version in versions:
+        begins, ends = version["valid_from"], version["valid_to"]
+        if version[key] == row[key] and begins <= row["event_at"] and (not ends or row["event_at"] < ends):
+            return version
+    return None
+
+
+def enriched(rows: Iterable[Row], customers: list[Row]) -> list[tuple[Any, ...]]:
+    """Customers of this model have one letter for a name and are never deleted."""
+    own = ("transaction_id", "account_id", "customer_id", "event_at", "event_on", "type", "operation", "amount", "balance")
+    found = []
+    for row in rows:
+        customer = version_then(row, "customer_id", customers)
+        told = (*pick(customer, "full_name", "city", "state", "valid_from"), "matched") if customer else (*[None] * 4, "unknown")
+        found.append((*pick(row, *own), *told, *pick(row, *PLACE)))
+    return found
+
+
 def district_minutes(rows: Iterable[Row], accounts: list[Row]) -> list[tuple[Any, ...]]:
     def district(row: Row) -> int:
-        for version in accounts:
-            ends = version["valid_to"]
-            if (
-                version["account_id"] == row["account_id"]
-                and version["valid_from"] <= row["event_at"]
-                and (not ends or row["event_at"] < ends)
-            ):
-                return -1 if version["district_id"] is None else int(version["district_id"])
-        return -1
+        version = version_then(row, "account_id", accounts)
+        return -1 if version is None or version["district_id"] is None else int(version["district_id"])
 
     sums: dict[tuple[datetime, int], tuple[int, Decimal]] = {}
     for row in rows:

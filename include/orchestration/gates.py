@@ -13,7 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from include.orchestration.jobs import Job, job_error, telling_line
 from spark_jobs.errors import GateClosed
 
-NAMES_SHOWN = 20
+NAMES_SHOWN, FOUND_SHOWN = 20, 100
+FAILURES = "failures"  # the XCom of a closed gate's task: table, expectation, found and expected of each that failed
 OPENING = ("passed", "skipped")
 
 
@@ -22,7 +23,7 @@ class Verdict:
     """What a gate wrote: passed, closed or skipped (nothing new to judge); `tables` holds version and rows of each table judged."""
 
     verdict: str
-    failed: list[str] = field(default_factory=list)
+    failed: list[dict[str, str]] = field(default_factory=list)
     report: str | None = None
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -50,6 +51,8 @@ class QualityGate(Job):
             exit_code, output = self.run_process(context, *self.arguments, "--verdict", str(file))
             verdict = read_verdict(file)
         if exit_code == GateClosed.exit_code:
+            if verdict and verdict.failed:
+                context["ti"].xcom_push(key=FAILURES, value=verdict.failed)
             raise AirflowFailException(closed_message(self.layer, verdict, output))
         if exit_code != 0:
             raise job_error(f"gate {self.layer}", exit_code, output)
@@ -68,18 +71,24 @@ def read_verdict(file: Path) -> Verdict | None:
         written = json.loads(file.read_text())
         return Verdict(
             verdict=str(written["verdict"]),
-            failed=[f"{each['table']} {each['expectation']}" for each in written.get("failed") or ()],
+            failed=[
+                {name: " ".join(str(each.get(name, "")).split()) for name in ("table", "expectation", "found", "expected")}
+                for each in written.get("failed") or ()
+            ],
             report=written.get("report"),
             tables=dict(written.get("tables") or {}),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def closed_message(layer: str, verdict: Verdict | None, output: str) -> str:
-    """One line: the gate, the expectations that failed, the report; what the job says where there is no verdict."""
+    """One line: the gate, the expectations that failed, what was found, the report; what the job says where there is no verdict."""
     if verdict is None or not verdict.failed:
         return f"gate {layer} is closed: {telling_line(output)}"
     more = len(verdict.failed) - NAMES_SHOWN
-    names = ", ".join(verdict.failed[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"gate {layer} is closed: failed {names}; report: {verdict.report}"
+    shown = ", ".join(
+        f"{each['table']} {each['expectation']} (found {each['found'][:FOUND_SHOWN]}, expected {each['expected'][:FOUND_SHOWN]})"
+        for each in verdict.failed[:NAMES_SHOWN]
+    )
+    return f"gate {layer} is closed: failed {shown}{f' and {more} more' if more > 0 else ''}; report: {verdict.report}"

@@ -1,26 +1,70 @@
-"""Is there anything to do? Asked before the first JVM of a run is started."""
+"""Is there anything to do, and does it come about? Asked without a JVM, within a second."""
 
 import logging
+from datetime import UTC, datetime, timedelta
 
+from airflow.sdk.exceptions import AirflowFailException
+
+from include.orchestration.decisions import open_verdicts, waits_for
 from spark_jobs.settings import read_settings
 
 log = logging.getLogger(__name__)
 
 
 def has_new_batches(force: bool) -> bool:
-    """True when bronze holds batches that the newest release lacks, or when the run is forced.
+    """True when bronze holds batches that the newest release lacks, when the run is forced, or when bronze is stale.
 
-    Reads a few Delta log entries without Spark, within a second. Raises GateClosed when a gate is closed on record: nothing
-    goes on before that is decided, and a JVM need not start to find out.
+    Stale: no new rows for longer than LEDGER_FRESHNESS_SECONDS. The run that is let through has bronze's gate record that as a
+    failed expectation, once in as many seconds.
+
+    Raises AirflowFailException, which is not retried, when a gate is closed and nobody has decided to go on: it names the run that
+    asks for the decision, or who decided to wait. A JVM need not start to find out.
     """
-    from spark_jobs.gates import refuse_if_closed  # neither is needed to parse a DAG
+    from spark_jobs.gates import closed_line, is_overdue  # neither is needed to parse a DAG
     from spark_jobs.releases import has_unreleased_batches
 
     settings = read_settings()
-    refuse_if_closed(settings, "bronze", "silver", "gold")
+    if verdicts := open_verdicts(settings):
+        raise AirflowFailException(f"{waits_for(verdicts)}: {closed_line(verdicts)}")
     if force:
         log.info("Forced: every step runs, new batches or not.")
         return True
-    found = has_unreleased_batches(settings)
-    log.info("Bronze holds batches that the newest release lacks." if found else "The newest release holds every bronze batch.")
-    return found
+    if has_unreleased_batches(settings):
+        log.info("Bronze holds batches that the newest release lacks.")
+        return True
+    if is_overdue(settings, datetime.now(UTC)):
+        log.warning("Bronze had no new rows for more than %d s: bronze's gate is to record it.", settings.freshness_seconds)
+        return True
+    log.info("The newest release holds every bronze batch.")
+    return False
+
+
+def refuse_stale_release(now: datetime) -> None:
+    """Raise AirflowFailException when bronze has held rows for too long that the newest release, itself as old, lacks.
+
+    Too long is LEDGER_RELEASE_STALE_MINUTES. After a quiet night the first new rows are no reason: their release is on its way.
+    """
+    from spark_jobs.releases import latest_release, unreleased_since
+
+    settings = read_settings()
+    since = unreleased_since(settings)
+    released = latest_release(settings)
+    if since is None:
+        log.info("The newest release holds every bronze batch.")
+        return
+    waited = now - max(since, released[0]["released_at"]) if released else now - since
+    limit = timedelta(minutes=settings.release_stale_minutes)
+    if waited <= limit:
+        log.info("Bronze has held rows that the newest release lacks for %d minutes; the limit is %d.", _minutes(waited), _minutes(limit))
+        return
+    newest = f"release {released[0]['release_id']} of {released[0]['released_at']:%Y-%m-%dT%H:%MZ}" if released else "no release at all"
+    verdicts = open_verdicts(settings)
+    reason = waits_for(verdicts) if verdicts else "see the last runs of the DAG medallion; is it switched on?"
+    raise AirflowFailException(
+        f"the release is stale: found {newest}, and for {_minutes(waited)} minutes rows in bronze that it lacks; "
+        f"expected a release within {_minutes(limit)} minutes: {reason}"
+    )
+
+
+def _minutes(time: timedelta) -> int:
+    return int(time.total_seconds() // 60)

@@ -28,6 +28,7 @@ COMMANDS = {
     "airflow-dag-processor": ["dag-processor"],
     "airflow-triggerer": ["triggerer", "--skip-serve-logs"],
 }
+MAIL_SERVER = "AIRFLOW_CONN_SMTP_DEFAULT"
 MIGRATION = "airflow-migration"
 PARTS = (*COMMANDS, MIGRATION)
 READY_SECONDS = 240
@@ -41,12 +42,13 @@ def password_file(home: Path) -> Path:
 def environment(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of every Airflow part, and so of every task: all its configuration, nothing secret by value.
 
-    Variables of the caller that would change Python, Airflow or Spark are left out; LEDGER_* are passed on as they took effect.
+    Variables of the caller that would change Python, Airflow or Spark are left out, but for the mail server of alerts; LEDGER_* are
+    passed on as they took effect.
     """
     folder = stack_folder(settings.home) / "airflow"
     python = str(ROOT / ".venv/bin/python")
     foreign = ("AIRFLOW", "_AIRFLOW", "PYTHON", "LEDGER_STACK", "SPARK_", "PYSPARK_", "HADOOP_CONF", "VIRTUAL_ENV")
-    kept = {name: text for name, text in environ.items() if not name.startswith(foreign)}
+    kept = {name: text for name, text in environ.items() if not name.startswith(foreign) or name == MAIL_SERVER}
     ledger = {
         "LEDGER_HOME": str(settings.home),
         "LEDGER_WAREHOUSE": str(settings.warehouse),
@@ -55,10 +57,12 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "LEDGER_SPARK_MASTER": settings.spark_master,
         "LEDGER_ALLOWED_LATENESS_SECONDS": str(settings.allowed_lateness_seconds),
         "LEDGER_LARGE_CREDIT": str(settings.large_credit),
+        "LEDGER_RELEASE_DAYS": str(settings.release_days),
     }
     url = f"http://{HOST}:{port}"
     options = {
         "CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "CORE__PLUGINS_FOLDER": str(ROOT / "include/quality_page/plugins"),
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",

@@ -1,4 +1,4 @@
-"""The gold job: one availableNow pass over what silver has gained, for every gold table.
+"""The gold job: one availableNow pass over what changed in silver, for every gold table.
 
 It follows silver's change feeds. How far a gold table follows is the silver version kept in its own commits, so a run may die
 anywhere and be repeated.
@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control, sinks, sources, tables
-from spark_jobs.errors import LedgerError
 from spark_jobs.gold import amend, totals, windows
+from spark_jobs.gold.changes import Change, Changes, hold_changes, on_days
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
 log = logging.getLogger(__name__)
 
-APPLICATION = "gold"
+JOB = "gold"
 FOLLOWED = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 
 
@@ -53,51 +53,60 @@ def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
-    """Add what silver.transactions gained to the sums, and amend the tables that are more than sums."""
-    amendments = {
-        tables.CUSTOMER_SESSIONS: amend.sessions_of,
-        tables.WEEKLY_TOP_CUSTOMERS: amend.weeks_of,
-        tables.LARGE_CREDITS: amend.large_credits(settings.large_credit),
-        tables.ENRICHED_TRANSACTIONS: amend.enriched,
-        tables.DEBIT_CREDIT_PAIRS: amend.pairs_of,
-        tables.DISTRICT_MINUTES: amend.minutes_of,
-        tables.DEBIT_SHARE: amend.debit_share,  # reads daily_totals, which are up to date by then
-    }
+    """Bring every table up to silver.transactions: new rows are added to the sums, all else is amended."""
+    application = control.application(settings, JOB)
+    amendments = amend.amendments(settings.large_credit)
+    sums = {each.table: each for each in SUMS}
 
-    def take(changes: DataFrame, last: int) -> None:
-        rows = _inserted(changes).localCheckpoint()
-        for each in SUMS:
-            contribution = each.contribution(_not_applied(rows, settings, each.table))
-            sinks.merge_rows(
-                contribution, settings, each.table, application=APPLICATION, upto=last, on=each.table.keys, matched=each.addition
-            )
+    def take(feed: DataFrame) -> int | None:
+        if (changes := hold_changes(feed)) is None:
+            return None
+        read = _reader(feed.sparkSession, settings, changes)
         for table, amendment in amendments.items():
-            _amend(_not_applied(rows, settings, table), settings, table, amendment, APPLICATION, last)
+            change = changes.after(sinks.applied(settings, table, application) or 0)
+            if table in sums and not change.is_in_place:
+                rows, addition = sums[table].contribution(change.rows), sums[table].addition
+                sinks.merge_rows(rows, settings, table, application=application, upto=changes.last, on=table.keys, matched=addition)
+            else:
+                _amend(change, read, settings, table, amendment, application, changes.last)
+        return changes.last
 
-    targets = (*(each.table for each in SUMS), *amendments)
-    _follow(spark, settings, tables.SILVER_TRANSACTIONS, targets, APPLICATION, take)
+    _follow(spark, settings, tables.SILVER_TRANSACTIONS, tuple(amendments), application, take)
 
 
 def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: Table, amendment: amend.Amendment) -> None:
     """Amend a table for the transactions of customers or accounts whose history changed, if it has any rows yet."""
-    application = f"{APPLICATION} {dimension.name}"
+    gold = control.application(settings, JOB)
+    application = f"{gold} {dimension.name}"
     key = dimension.keys[0]
 
-    def take(changes: DataFrame, last: int) -> None:
-        if sinks.applied(settings, table, APPLICATION) is None:
-            return
-        silver = sources.read_table(changes.sparkSession, settings, tables.SILVER_TRANSACTIONS)
-        rows = silver.join(changes.select(key).distinct(), on=key, how="left_semi")
-        _amend(rows, settings, table, amendment, application, last)
+    def take(feed: DataFrame) -> int | None:
+        last: int | None = feed.agg(F.max("_commit_version")).collect()[0][0]
+        if last is not None and sinks.applied(settings, table, gold) is not None:
+            read = _reader(feed.sparkSession, settings)
+            rows = read(tables.SILVER_TRANSACTIONS).join(feed.select(key).distinct(), on=key, how="left_semi")
+            _amend(Change(rows, rows, is_in_place=False), read, settings, table, amendment, application, last)
+        return last
 
     _follow(spark, settings, dimension, (table,), application, take)
 
 
-def _amend(rows: DataFrame, settings: Settings, table: Table, amendment: amend.Amendment, application: str, upto: int) -> None:
-    def read(other: Table) -> DataFrame:
-        return sources.read_table(rows.sparkSession, settings, other)
+def _reader(spark: SparkSession, settings: Settings, changes: Changes | None = None) -> amend.Reader:
+    """Tables as they are now; silver.transactions as the changes left it, which may be before the commits of a later run of silver."""
 
-    present, wanted = amendment(rows, read)
+    def read(table: Table, around: int | None = None) -> DataFrame:
+        if changes is None or table != tables.SILVER_TRANSACTIONS:
+            return sources.read_table(spark, settings, table)
+        rows = sources.read_table(spark, settings, table, version=changes.last)
+        return rows if around is None else rows.where(on_days(changes.days, around))
+
+    return read
+
+
+def _amend(
+    change: Change, read: amend.Reader, settings: Settings, table: Table, amendment: amend.Amendment, application: str, upto: int
+) -> None:
+    present, wanted = amendment(change, read)
     changed = sinks.difference(present.select(*table.columns), wanted.select(*table.columns), on=table.keys)
     sinks.merge_rows(changed, settings, table, application=application, upto=upto, on=table.keys, deletes_where="s._is_gone")
 
@@ -108,39 +117,23 @@ def _follow(
     source: Table,
     targets: tuple[Table, ...],
     application: str,
-    take: Callable[[DataFrame, int], None],
+    take: Callable[[DataFrame], int | None],
 ) -> None:
-    """Run `take(changes, last version)` on what a silver table gained since the target that is furthest behind."""
+    """Run `take` on what happened to a silver table since the target that is furthest behind. It returns the last version in it."""
     done = min(sinks.applied(settings, table, application) or 0 for table in targets)
     head = DeltaTable(str(source.path(settings))).version()
     if done >= head:
         log.info("%s: nothing new for gold since version %d", source.name, done)
         return
 
-    def process(changes: DataFrame, _: int) -> None:
-        last = changes.agg(F.max("_commit_version")).first()
-        if last is not None and last[0] is not None:
-            take(changes, last[0])
-            log.info("%s: gold follows up to version %d", source.name, last[0])
+    def process(feed: DataFrame, _: int) -> None:
+        if (last := take(feed)) is not None:
+            log.info("%s: gold follows up to version %d", source.name, last)
 
-    changes = sources.stream_changes(spark, settings, source, after_version=done)
-    query = changes.writeStream.queryName(f"gold of {source.name}").foreachBatch(process)
-    checkpoint = settings.checkpoints / "gold" / source.name
+    feed = sources.stream_changes(spark, settings, source, after_version=done)
+    query = feed.writeStream.queryName(f"gold of {source.name}").foreachBatch(process)
+    checkpoint = settings.checkpoints / control.application(settings, JOB) / source.name  # gold/..., later gold/2/...
     sources.wait_for([query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()])
-
-
-def _inserted(changes: DataFrame) -> DataFrame:
-    """The rows that came; raises LedgerError when silver rows were changed or removed, which sums cannot follow."""
-    if other := changes.where("_change_type <> 'insert'").select("_commit_version").first():
-        raise LedgerError(
-            f"silver.transactions: version {other[0]} changes rows in place, expected rows to be added only: "
-            "remove the gold tables and their checkpoints, and run gold again"
-        )
-    return changes
-
-
-def _not_applied(rows: DataFrame, settings: Settings, table: Table) -> DataFrame:
-    return rows.where(F.col("_commit_version") > (sinks.applied(settings, table, APPLICATION) or 0))
 
 
 def _record(settings: Settings, run_id: str) -> None:
@@ -149,11 +142,11 @@ def _record(settings: Settings, run_id: str) -> None:
     input: silver's rows of these batches; output: all rows of the gold table.
     """
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
-    done, last = control.last_batch(settings, APPLICATION, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
+    done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
     versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in FOLLOWED}
     common = {
         "run_id": run_id,
-        "job": APPLICATION,
+        "job": JOB,
         "first_batch": min(done + 1, last),
         "last_batch": last,
         "input": sum(row["output"] for row in silver if row["first_batch"] > done),
@@ -161,4 +154,4 @@ def _record(settings: Settings, run_id: str) -> None:
         "_read_versions": json.dumps(versions),
     }
     rows = [common | {"table": table.name, "output": DeltaTable(str(table.path(settings))).count()} for table in tables.GOLD]
-    control.append(settings, tables.BATCHES, rows, once=(APPLICATION, sum(versions.values())))
+    control.append(settings, tables.BATCHES, rows, once=(control.application(settings, JOB), sum(versions.values())))

@@ -3,7 +3,14 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.tables import CUSTOMER_SESSIONS
+
 GAP = "interval 12 hours"
+
+
+def customer_sessions(transactions: DataFrame) -> DataFrame:
+    """gold.customer_sessions of all silver rows of some customers."""
+    return _join(_alone(transactions))
 
 
 def add_to_sessions(transactions: DataFrame, sessions: DataFrame) -> DataFrame:
@@ -12,13 +19,20 @@ def add_to_sessions(transactions: DataFrame, sessions: DataFrame) -> DataFrame:
     `sessions` are all that these customers have so far (columns of the table; may be empty). session_end is the last event
     + 12 hours; a row exactly at session_end starts a new session.
     """
-    pieces = transactions.select(
+    return _join(_alone(transactions).unionByName(sessions))
+
+
+def _alone(transactions: DataFrame) -> DataFrame:
+    return transactions.select(
         "customer_id",
         F.col("event_at").alias("session_start"),
         (F.col("event_at") + F.expr(GAP)).alias("session_end"),
         F.lit(1).cast("bigint").alias("transactions"),
         F.col("amount").cast("decimal(38,2)").alias("amount"),
-    ).unionByName(sessions)
+    )
+
+
+def _join(pieces: DataFrame) -> DataFrame:
     in_time = Window.partitionBy("customer_id").orderBy("session_start", "session_end")
     reached = F.max("session_end").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
     begins = F.when(reached.isNull() | (F.col("session_start") >= reached), 1).otherwise(0)
@@ -32,5 +46,5 @@ def add_to_sessions(transactions: DataFrame, sessions: DataFrame) -> DataFrame:
             F.sum("transactions").alias("transactions"),
             F.sum("amount").cast("decimal(38,2)").alias("amount"),
         )
-        .drop("_number")
+        .select(*CUSTOMER_SESSIONS.columns)
     )

@@ -1,5 +1,7 @@
 """Gold tables of one row a customer or account: each new row of silver adds to one of theirs. Pure."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -28,11 +30,11 @@ ADD_ACTIVITY = _ADD_SUMS | {
 }
 
 
-def account_balances(transactions: DataFrame) -> DataFrame:
+def account_balances(transactions: DataFrame, per: Sequence[str] = ("account_id",)) -> DataFrame:
     """gold.account_balances of some silver rows: per account the balance of the last row by (event_at, arrival), and sums."""
     last = F.max_by(F.struct("balance", "event_at", *ARRIVAL), F.struct("event_at", *ARRIVAL))
     return (
-        transactions.groupBy("account_id")
+        transactions.groupBy(*per)
         .agg(
             last.alias("last"),
             _sum("amount", "Credit").alias("credits"),
@@ -40,7 +42,7 @@ def account_balances(transactions: DataFrame) -> DataFrame:
             F.count("*").alias("transactions"),
         )
         .select(
-            "account_id",
+            *per,
             "last.balance",
             F.col("last.event_at").alias("last_event_at"),
             "credits",

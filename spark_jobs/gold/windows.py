@@ -35,6 +35,16 @@ def cumulative_totals(transactions: DataFrame) -> DataFrame:
     return _totals(windows, F.struct(F.col("_day")["start"].alias("start"), F.col("_end").alias("end")))
 
 
+def day_of(event_at: str) -> Column:
+    """The start of the day that holds a time."""
+    return F.window(event_at, "1 day")["start"]
+
+
+def sliding_of(event_at: str) -> Column:
+    """The starts of the 12 sliding windows that hold a time, each in a row of its own."""
+    return F.window(event_at, "1 day", f"{STEP_HOURS} hours")["start"]
+
+
 def week_of(event_at: str) -> Column:
     """The start of the 7-day window that holds a time."""
     return F.window(event_at, WEEK)["start"]

@@ -1,6 +1,7 @@
 """Every DAG: found, documented, ordered, quick to parse."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from include.orchestration.gates import QualityGate
 from spark_jobs.tables import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
-EXPECTED = {"bronze_ingestion", "medallion"}  # a new DAG is listed here, and in include/docs/dags.md
+EXPECTED = {"bronze_ingestion", "medallion", "quality_decision", "release_watch"}  # a new DAG is listed here, and in include/docs/dags.md
 
 
 def every_dag(dag_bag: DagBag) -> list[DAG]:
@@ -74,8 +75,34 @@ def test_gates_come_before_what_they_guard(dag_bag: DagBag) -> None:
 
 
 def test_nothing_runs_unless_everything_before_it_succeeded(dag_bag: DagBag) -> None:
-    rules = {task.trigger_rule for dag in every_dag(dag_bag) for task in dag.tasks}
-    assert rules == {TriggerRule.ALL_SUCCESS}
+    others = [task for dag in every_dag(dag_bag) for task in dag.tasks if task.trigger_rule != TriggerRule.ALL_SUCCESS]
+    assert [task.task_id for task in others] == ["ask_for_decision"]
+    assert others[0].downstream_task_ids == set()  # it moves no rows, and nothing comes after it
+
+
+def test_decisions_can_be_made_and_releases_are_watched_without_a_switch(dag_bag: DagBag) -> None:
+    on = {dag.dag_id for dag in every_dag(dag_bag) if dag.is_paused_upon_creation is False}
+    assert on == {"quality_decision", "release_watch"}
+
+
+def test_an_alert_hangs_on_what_people_must_hear_about(tmp_path: Path) -> None:
+    script = """
+import json
+from airflow.dag_processing.dagbag import DagBag
+dags = DagBag(dag_folder="dags").dags.values()
+tasks = [task for dag in dags for task in dag.tasks if task.on_failure_callback]
+print(json.dumps({f"{task.dag_id}.{task.task_id}": len(task.on_failure_callback) for task in tasks}))
+"""
+    settings = {"LEDGER_ALERT_WEBHOOK": "https://example.org/hook", "LEDGER_ALERT_MAIL": "ops@example.org", "AIRFLOW_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True
+    )
+    gates = [f"medallion.{layer}_gate" for layer in LAYERS]
+    assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(["bronze_ingestion.ingest", *gates, "release_watch.check_release"], 2)
+
+
+def test_nothing_configured_alerts_nobody(dag_bag: DagBag) -> None:
+    assert [task.task_id for dag in every_dag(dag_bag) for task in dag.tasks if task.on_failure_callback] == []
 
 
 def test_every_table_belongs_to_the_gate_of_its_layer_and_to_no_other_task(dag_bag: DagBag) -> None:

@@ -12,6 +12,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from include.orchestration.assets import layer_assets
 from include.orchestration.gates import QualityGate, quality_gate
+from tests.dags.task_instance import TaskInstance
 
 TRANSACTIONS = Asset(name="silver.transactions", uri="delta://silver/transactions", group="silver")
 PASSED = {
@@ -33,10 +34,10 @@ def gate(folder: Path, exit_code: int, verdict: Any = None, output: str = "") ->
     return quality_gate("silver", [TRANSACTIONS], command=(sys.executable, str(script)))
 
 
-def run(task: QualityGate) -> tuple[Any, OutletEventAccessors]:
+def run(task: QualityGate, ti: TaskInstance | None = None) -> tuple[Any, OutletEventAccessors]:
     """Execute the task; returns what it hands on, and its asset events."""
     events = OutletEventAccessors()
-    return task.execute({"outlet_events": events}), events
+    return task.execute((ti or TaskInstance()).context(outlet_events=events)), events
 
 
 def test_passed_hands_on_a_summary_and_the_asset_says_what_was_judged(tmp_path: Path) -> None:
@@ -64,16 +65,26 @@ def test_closed_names_what_failed_and_the_report_and_is_not_tried_again(tmp_path
         ],
         "report": "file:///quality/8.html",
     }
+    ti = TaskInstance()
     with pytest.raises(AirflowFailException) as failure:
-        run(gate(tmp_path, 3, closed))
+        run(gate(tmp_path, 3, closed), ti)
     assert str(failure.value) == (
-        "gate silver is closed: failed silver.transactions unique_ids, silver.accounts one_current; report: file:///quality/8.html"
+        "gate silver is closed: failed silver.transactions unique_ids (found 2, expected <= 0), "
+        "silver.accounts one_current (found 1, expected <= 0); report: file:///quality/8.html"
     )
+    assert ti.pushed["failures"] == [  # for the question to the operator
+        {"table": "silver.transactions", "expectation": "unique_ids", "found": "2", "expected": "<= 0"},
+        {"table": "silver.accounts", "expectation": "one_current", "found": "1", "expected": "<= 0"},
+    ]
 
 
 def test_a_long_list_of_failures_is_cut(tmp_path: Path) -> None:
-    closed = {"verdict": "closed", "failed": [{"table": "t", "expectation": f"e{number}"} for number in range(25)], "report": "r"}
-    with pytest.raises(AirflowFailException, match=r"e19 and 5 more; report: r"):
+    closed = {
+        "verdict": "closed",
+        "failed": [{"table": "t", "expectation": f"e{number}", "found": 1} for number in range(25)],
+        "report": "r",
+    }
+    with pytest.raises(AirflowFailException, match=r"e19 \(found 1, expected \) and 5 more; report: r"):
         run(gate(tmp_path, 3, closed))
 
 
@@ -83,7 +94,20 @@ def test_closed_without_a_verdict_says_what_the_job_says(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "verdict", [None, "", "{", "[]", "null", '"passed"', {}, {"verdict": "closed"}, {"verdict": "maybe"}, {"verdict": True}]
+    "verdict",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "null",
+        '"passed"',
+        {},
+        {"verdict": "closed"},
+        {"verdict": "closed", "failed": ["x"]},
+        {"verdict": "maybe"},
+        {"verdict": True},
+    ],
 )
 def test_exit_code_0_without_a_clear_verdict_counts_as_closed(tmp_path: Path, verdict: Any) -> None:
     with pytest.raises(AirflowFailException, match="it counts as closed"):

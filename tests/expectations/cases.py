@@ -9,6 +9,7 @@ from tests.expectations.warehouse import (
     FIRST_VERSION,
     LOADED,
     Rows,
+    account_day,
     at,
     bronze,
     daily,
@@ -19,6 +20,7 @@ from tests.expectations.warehouse import (
     totals,
     transaction,
 )
+from tests.expectations.warning_cases import stale, strangers, volume_cases
 
 
 def bronze_cases(topic: str) -> list[Case]:
@@ -51,15 +53,21 @@ def quarantine_cases(topic: str) -> list[Case]:
 def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
     table = f"silver.{topic}"
     later = FIRST_VERSION + timedelta(days=30)
-    closed = {"valid_to": later, "is_current": False}
     job = {"job": "silver", "table": table}
 
     def with_gap(rows: Rows) -> None:
-        rows[table][0].update(closed)
+        put(table, 0, valid_to=later, is_current=False)(rows)
         again(table, 0, valid_from=later + timedelta(days=1), valid_to=None, is_current=True)(rows)
 
     def with_wrong_sum(rows: Rows) -> None:
         next(row for row in rows["control.batches"] if row.items() >= job.items())["input"] = 3
+
+    def with_overlap(rows: Rows) -> None:
+        put(table, 0, valid_to=later, is_current=False)(rows)
+        again(table, 0, valid_from=later - timedelta(days=1), valid_to=None, is_current=True)(rows)
+
+    def with_two_ends(rows: Rows) -> None:
+        again(table, 0, valid_from=later)(rows)
 
     return [
         case(table, "rows_read", lambda rows: rows[f"bronze.{topic}"].clear()),
@@ -69,7 +77,15 @@ def dimension_cases(topic: str, key: str, partner: str) -> list[Case]:
         case(table, "backward_validity holes_and_overlaps wrong_current_marks", put(table, valid_to=FIRST_VERSION)),
         case(table, "wrong_current_marks keys_without_one_current_version", put(table, is_current=False)),
         case(table, "keys_without_one_current_version holes_and_overlaps", again(table)),
-        case(table, "holes_and_overlaps", with_gap),
+        case(table, "holes_and_overlaps", with_gap, "-hole"),
+        case(table, "holes_and_overlaps", with_overlap, "-overlap"),
+        case(table, "holes_and_overlaps keys_without_one_current_version", with_two_ends, "-never-ended"),
+        case(
+            table,
+            "holes_and_overlaps keys_without_one_current_version",
+            put(table, valid_to=later, is_current=False),
+            "-ended",
+        ),
         case(table, "lost_keys", add(f"bronze.{topic}", bronze(at(0, 2, 1, topic), partner.encode(), b"{}"))),
         case(table, "runs_that_do_not_add_up", with_wrong_sum),
         case(table, "quarantined_per_thousand", many_quarantined(topic, good=190), "-warning"),
@@ -115,6 +131,9 @@ TRANSACTIONS = [
     case(T, "runs_that_do_not_add_up", add("control.batches", run_of("silver", T, 2, 2, input=3, output=2))),
     case(T, "quarantined_per_thousand", many_quarantined("transactions", good=190), "-warning"),
     case(T, "quarantined_per_thousand", many_quarantined("transactions", good=0), "-critical"),
+    *volume_cases(T),
+    case(T, "unknown_accounts_per_thousand", strangers(200, customer_id="C00000001"), "-warning"),
+    case(T, "unknown_customers_per_thousand", strangers(200, account_id="A00000001"), "-warning"),
     case(D, "missing_coordinates", put(D, _batch=None)),
     case(D, "missing_values", put(D, is_conflicting=None)),
     case(D, "repeated_coordinates", again(D)),
@@ -185,9 +204,17 @@ def lost_credit(rows: Rows) -> None:
     rows[T].append(transaction(5, at(1, 1, 2), "Credit", "9007199254740993.01", who=2, hour=12))
 
 
+def unbalanced_day(rows: Rows) -> None:
+    """A debit on the day after, by which the balance did not move."""
+    rows[T].append(transaction(5, at(1, 1, 2), "Debit", "1.00", who=1, hour=33))
+    values = {"opening": Decimal("1000.00"), "difference": Decimal("1.00")}
+    rows[AD].append(account_day(1, "0.00", "1.00", transactions=1, day=hour(33).date(), **values))
+
+
 ST, CT, CS = "gold.sliding_totals", "gold.cumulative_totals", "gold.customer_sessions"
 WT, LC, DP = "gold.weekly_top_customers", "gold.large_credits", "gold.debit_credit_pairs"
-DM, DS = "gold.district_minutes", "gold.debit_share"
+DM, DS, AD = "gold.district_minutes", "gold.debit_share", "gold.account_days"
+OPENED = {"opening": Decimal("939.91"), "difference": Decimal("0.00")}  # balances, but the account's first day has no opening
 MINUTE = timedelta(minutes=1)
 MIDNIGHT = 8  # row of ST: the window of credits that starts at DAY; CT's rows are one short step each, then 10:00-12:00 and on
 GOLD_OF_TIMES = [
@@ -261,10 +288,24 @@ GOLD_OF_TIMES = [
     case(DS, "days_that_differ", put(DS, day=DAY.date() + timedelta(days=1))),
     case(DS, "transactions_difference days_that_differ", put(DS, debits=3, credits=3)),
     case(DS, "days_that_differ transactions_difference", lambda rows: rows[DS].clear(), "-no-rows"),
+    case(AD, "missing_values closings_that_are_not_the_last", put(AD, closing=None)),
+    case(AD, "missing_values", put(AD, difference=Decimal("0.00")), "-difference"),
+    case(AD, "wrong_figures days_that_differ", put(AD, transactions=0)),
+    case(AD, "wrong_differences wrong_openings days_that_do_not_balance", put(AD, 0, **OPENED | {"difference": Decimal("0.01")})),
+    case(AD, "repeated_keys wrong_openings", again(AD)),
+    case(AD, "wrong_openings", put(AD, 0, **OPENED)),
+    case(AD, "days_that_differ", put(AD, credits=Decimal("9007199254740993.01")), "-by-one-cent"),
+    case(AD, "days_that_differ", drop(AD), "-lost"),
+    case(AD, "closings_that_are_not_the_last", put(AD, closing=Decimal("1000.01"))),
+    case(AD, "days_that_do_not_balance", unbalanced_day, "-warning"),
 ]
 
+
+B = "bronze.transactions"
 CASES = [
     *bronze_cases("transactions"),
+    *volume_cases(B),
+    case(B, "seconds_past_freshness", stale, "-warning"),
     *quarantine_cases("transactions"),
     *dimension_cases("customers", "customer_id", "C00000002"),
     *dimension_cases("accounts", "account_id", "A00000002"),

@@ -6,6 +6,7 @@ import pytest
 
 from spark_jobs import tables
 from spark_jobs.settings import Settings
+from tests.expectations.publishing import publish
 from tests.expectations.warehouse import good_rows, settings_of, write
 
 
@@ -29,3 +30,12 @@ def copy_home(good_home: Path, tmp_path: Path) -> Callable[[], Settings]:
         return settings_of(home)
 
     return copy
+
+
+@pytest.fixture(scope="session")
+def good_release(good_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a home without fault whose tables were released once; not to be written to."""
+    home = tmp_path_factory.mktemp("released") / "home"
+    shutil.copytree(good_home, home)
+    publish(settings_of(home))
+    return settings_of(home)

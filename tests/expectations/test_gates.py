@@ -73,11 +73,13 @@ def test_a_closed_gate_says_what_failed_and_where_the_report_is(copy_home: Copy)
     rows[0]["amount"] = Decimal("-0.01")
     write(settings, {"silver.transactions": rows}, mode="overwrite")
     file = settings.home / "verdict.json"
-    with pytest.raises(GateClosed, match=r"silver\.transactions negative_amounts: found 1, expected at most 0; report: file://") as raised:
+    found = "1; first: transactions/0/0 of -0.01"
+    message = rf"silver\.transactions negative_amounts: found {found}, expected at most 0; report: file://"
+    with pytest.raises(GateClosed, match=message) as raised:
         gates.run(settings, "silver", "run-1", verdict_file=file)
     assert raised.value.exit_code == 3
     verdict = json.loads(file.read_text())
-    failed = {"table": "silver.transactions", "expectation": "negative_amounts", "found": "1", "expected": "at most 0"}
+    failed = {"table": "silver.transactions", "expectation": "negative_amounts", "found": found, "expected": "at most 0"}
     assert (verdict["verdict"], verdict["failed"]) == ("closed", [failed])
     assert "negative_amounts" in Path(verdict["report"].removeprefix("file://")).read_text()
     row = results(settings, "silver")["silver.transactions"]

@@ -30,7 +30,7 @@ def bronze(coordinates: Row, key: bytes | None, value: bytes | None) -> Row:
     return {"key": key, "value": value, "headers": [], **coordinates, **times}
 
 
-def quarantined(coordinates: Row, key: bytes | None, value: bytes) -> Row:
+def quarantined(coordinates: Row, key: bytes | None, value: bytes | None) -> Row:
     return {"key": key, "value": value, "broken_rules": ["parseable"], "detail": None, **coordinates}
 
 
@@ -159,6 +159,10 @@ def gold_of_times(large: Row) -> Rows:
             for at_, district, amount in minutes
         ],
         "gold.debit_share": [{"day": DAY.date(), "debits": 2, "credits": 2, "debit_share_percent": Decimal("50.0000")}],
+        "gold.account_days": [
+            account_day(1, "100.10", "40.01", transactions=3, day=DAY.date(), opening=None, difference=None),
+            account_day(2, "9007199254740993.00", "0.00", transactions=1, day=DAY.date(), opening=None, difference=None),
+        ],
     }
 
 
@@ -183,6 +187,10 @@ def daily(kind: str, transactions: int, amount: str) -> Row:
 def balance(account: str, hour: int, transactions: int, credits_: str, debits: str, coordinates: Row) -> Row:
     sums = {"credits": Decimal(credits_), "debits": Decimal(debits), "transactions": transactions}
     return {"account_id": account, "balance": Decimal("1000.00"), "last_event_at": DAY + timedelta(hours=hour), **sums, **coordinates}
+
+
+def account_day(who: int, credits_: str, debits: str, **values: Any) -> Row:
+    return {"account_id": f"A{who:08}", "closing": Decimal("1000.00"), "credits": Decimal(credits_), "debits": Decimal(debits), **values}
 
 
 def run_of(job: str, table: str, first: int, last: int, **counts: int) -> Row:

@@ -1,5 +1,6 @@
 """Real services for the tests, started once, and stopped however the tests end."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,12 +8,18 @@ from pathlib import Path
 import pytest
 
 from include.producer import Message, publish
-from include.stack import kafka
+from include.stack import airflow, kafka
+from include.stack.airflow_api import AirflowApi
+from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
 from include.stack.shutdown import stop_parts
+from spark_jobs.settings import Settings, read_settings
 from spark_jobs.topics import ensure_topics
 from tests.integration import waves
 from tests.integration.ledger import ALL_STEPS, Ledger
+from tests.listeners import HOST, MailServer, Webhook, listening, port_of
+
+WEBHOOK_TOKEN = "t0ken-that-no-log-shows"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,13 +81,50 @@ def second_wave(broker: Broker, first_wave: Wave) -> list[Message]:
     return broker.send(waves.second_wave(first_wave.sent, waves.split_plan()[1]))
 
 
+@dataclass(frozen=True)
+class Alerts:
+    """What the stack's alerts are sent to, and the settings that say so."""
+
+    webhook: Webhook
+    mail: MailServer
+    environ: dict[str, str]
+
+
 @pytest.fixture(scope="session")
-def stack_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def alerts() -> Iterator[Alerts]:
+    """A webhook and a mail server; their settings are in the environment of this process too."""
+    webhook, mail = Webhook(), MailServer()
+    server = {"conn_type": "smtp", "host": HOST, "port": port_of(mail), "extra": {"disable_ssl": True, "disable_tls": True}}
+    environ = {
+        "LEDGER_ALERT_WEBHOOK": f"http://{HOST}:{port_of(webhook)}/hook/{WEBHOOK_TOKEN}",
+        "LEDGER_ALERT_MAIL": "operators@example.org",
+        "AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(server),
+    }
+    with listening(webhook, mail), pytest.MonkeyPatch.context() as patch:
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        yield Alerts(webhook, mail, environ)
+
+
+@pytest.fixture(scope="session")
+def stack_home(tmp_path_factory: pytest.TempPathFactory, alerts: Alerts) -> Iterator[Path]:
     """The home of a whole stack: broker, Postgres, Airflow."""
     home = tmp_path_factory.mktemp("stack") / "a home"
-    environ = {"LEDGER_HOME": str(home)}
+    environ = {"LEDGER_HOME": str(home), **alerts.environ}
     try:
         up(environ, tell=lambda _: None)
         yield home
     finally:
         down(environ, tell=lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def settings(stack_home: Path) -> Settings:
+    """Where the stack's services and tables are."""
+    return read_settings({"LEDGER_HOME": str(stack_home)})
+
+
+@pytest.fixture(scope="session")
+def api(stack_home: Path) -> AirflowApi:
+    """The stack's Airflow, as its one user."""
+    return AirflowApi(read_endpoints(stack_home)["airflow_url"], airflow.USER, airflow.password_file(stack_home).read_text())

@@ -2,13 +2,15 @@
 
 import pytest
 
-from include.account import close_account, newest_release
+from include.account import close_account
 from include.producer import Message
 from spark_jobs import control, tables
+from spark_jobs.releases import newest_release
 from tests.integration import oracle
 from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Wave
 from tests.integration.ledger import ALL_STEPS, Ledger
+from tests.integration.watch import watching
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +57,9 @@ def test_a_second_run_changes_nothing(first_wave: Wave) -> None:
 
 def test_a_second_wave_is_added_and_amends_what_it_touches(first_wave: Wave, second_wave: list[Message]) -> None:
     ledger = first_wave.ledger
-    ledger.run("bronze --available-now", *ALL_STEPS)
+    with watching(ledger.settings) as seen:
+        ledger.run("bronze --available-now", *ALL_STEPS)
+    seen.assert_one_moment_each(1, 2)
     assert_bronze_is(ledger, [*first_wave.sent, *second_wave])
     split = assert_silver_follows(ledger)
     assert_gold_follows(ledger, split)

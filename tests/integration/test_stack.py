@@ -33,7 +33,8 @@ def words(command: str) -> list[str]:
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")}, "LEDGER_HOME": str(home), **settings}
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_") or name.startswith("LEDGER_ALERT_")}
+    return {**outside, "LEDGER_HOME": str(home), **settings}
 
 
 def status(home: Path) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""The gold job on random silver rows in random cuts: every table is what plain Python makes of all rows at once."""
+"""The gold job on random silver rows, which come, change and go: every table is what plain Python makes of the rows that are there."""
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs import control, sinks, tables
+from spark_jobs.errors import LedgerError
 from spark_jobs.gold import job
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import Table
@@ -67,66 +69,133 @@ def histories(chance: random.Random, rows: list[Row]) -> tuple[list[Row], list[R
     return [row for row in before if row["account_id"] != ACCOUNTS[-1]], after  # of the last one nothing is known at first
 
 
-def append(settings: Settings, rows: list[Row]) -> None:
-    schema = pa.schema(tables.SILVER_TRANSACTIONS.delta_schema().to_arrow())
-    write_deltalake(str(tables.SILVER_TRANSACTIONS.path(settings)), pa.Table.from_pylist(rows, schema), mode="append")
+def of_customers(chance: random.Random, rows: list[Row]) -> list[Row]:
+    """Two versions of every customer but the last; the first one begins at a row of theirs."""
+    found = []
+    for name in CUSTOMERS[:-1]:
+        first, second = sorted(chance.sample(sorted({row["event_at"] for row in rows if row["customer_id"] == name}), 2))
+        for city, start, end in (("Ely", first, second), ("Rye", second, None)):
+            found.append({"customer_id": name, "full_name": "A", "city": city, "state": "NM", "valid_from": start, "valid_to": end})
+    return found
 
 
-def put_accounts(spark: SparkSession, settings: Settings, versions: list[Row], upto: int) -> None:
-    table = tables.SILVER_ACCOUNTS
-    values = [tuple(version.get(name) for name in table.columns) for version in versions]
-    sinks.merge_rows(frame(spark, table.ddl, values), settings, table, application="silver", upto=upto, on=table.keys)
+class Silver:
+    """Silver's tables of a test: what is in silver.transactions now, and ways to change it, a commit each."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, chance: random.Random, rows: list[Row]) -> None:
+        self.spark, self.settings, self.chance = spark, settings, chance
+        self.new, self.rows = list(rows), dict[str, Row]()
+        self._commits = 0
+
+    def append(self, count: int) -> None:
+        """New rows, as the silver job writes them."""
+        schema = pa.schema(tables.SILVER_TRANSACTIONS.delta_schema().to_arrow())
+        added = self._take(count)
+        self._add(added)
+        write_deltalake(str(tables.SILVER_TRANSACTIONS.path(self.settings)), pa.Table.from_pylist(added, schema), mode="append")
+
+    def change(self, count: int, on: tuple[str, ...]) -> None:
+        """Rows come at old places, other rows become the first of their ids, rows go: one MERGE by these keys."""
+        ids = self.chance.sample(sorted(self.rows), 2 * count)
+        gone = [self.rows.pop(id_) for id_ in ids]
+        others = [row | {"transaction_id": id_} for row, id_ in zip(self._take(count), ids[:count], strict=True)]
+        added = [row | {"_batch": 0} for row in (*others, *self._take(count))]
+        self._add(added)
+        places = {tuple(row[name] for name in on) for row in added}
+        marked = [row | {"_is_gone": True} for row in gone if tuple(row[name] for name in on) not in places]
+        self._merge(tables.SILVER_TRANSACTIONS, [*marked, *(row | {"_is_gone": False} for row in added)], on)
+
+    def put(self, table: Table, versions: list[Row]) -> None:
+        """Versions of accounts or customers, new or changed."""
+        self._merge(table, [row | {"_is_gone": False} for row in versions], table.keys)
+
+    def _take(self, count: int) -> list[Row]:
+        return [self.new.pop() for _ in range(count)]
+
+    def _add(self, rows: list[Row]) -> None:
+        self.rows |= {row["transaction_id"]: row for row in rows}
+
+    def _merge(self, table: Table, rows: list[Row], on: tuple[str, ...]) -> None:
+        names, self._commits = [*table.columns, "_is_gone"], self._commits + 1
+        changed = frame(self.spark, f"{table.ddl}, _is_gone boolean", [tuple(row.get(name) for name in names) for row in rows])
+        sinks.merge_rows(changed, self.settings, table, application="test", upto=self._commits, on=on, deletes_where="s._is_gone")
 
 
-def read(settings: Settings, table: Table) -> list[dict[str, Any]]:
-    return list(control.query(DeltaTable(str(table.path(settings))), "select * from t").to_pylist())
+def found(settings: Settings) -> dict[str, Found]:
+    def rows(table: Table) -> list[dict[str, Any]]:
+        return list(control.query(DeltaTable(str(table.path(settings))), "select * from t").to_pylist())
 
-
-def found(settings: Settings, names: set[str]) -> dict[str, Found]:
-    return {
-        table.name: Counter(tuple(row[name] for name in table.columns) for row in read(settings, table))
-        for table in tables.GOLD
-        if table.name in names
-    }
+    return {table.name: Counter(tuple(row[name] for name in table.columns) for row in rows(table)) for table in tables.GOLD}
 
 
 def assert_equal(actual: dict[str, Found], expected: dict[str, Found]) -> None:
+    assert actual.keys() == expected.keys()
     for name, rows in expected.items():
         assert rows, name
-        assert {"missing": (rows - actual[name]).most_common(3), "extra": (actual[name] - rows).most_common(3)} == {
-            "missing": [],
-            "extra": [],
-        }
+        different = {"missing": (rows - actual[name]).most_common(3), "extra": (actual[name] - rows).most_common(3)}
+        assert different == {"missing": [], "extra": []}, name
 
 
-def test_gold_of_random_rows_in_random_cuts_is_what_all_rows_give(spark: SparkSession, tmp_path: Path) -> None:
-    """Three runs: some rows; two commits of more, with versions of accounts that came late; such versions only. A fourth does nothing."""
-    chance = random.Random(6)
-    settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_LARGE_CREDIT": "50000"})
+def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four runs: some rows; new and changed ones, killed between two tables; repeated when silver has changed again; new rows only."""
+    chance = random.Random(seed)
+    settings = read_settings({"LEDGER_HOME": str(home), "LEDGER_LARGE_CREDIT": "50000"})
     tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
     rows = silver_rows(chance)
     before, after = histories(chance, rows)
-    first, second = sorted(chance.sample(range(50, len(rows) - 50), 2))
+    customers = of_customers(chance, rows)
+    silver = Silver(spark, settings, chance, rows)
 
-    def check(part: list[Row], versions: list[Row], run: str) -> None:
-        job.run(spark, settings, run)
-        expected = model(part, versions, Decimal(50000))
-        assert_equal(found(settings, set(expected)), expected)
+    def check(accounts: list[Row], customers: list[Row]) -> None:
+        expected = model(list(silver.rows.values()), accounts, customers, Decimal(50000))
+        assert_equal(found(settings), expected)
 
-    append(settings, rows[:first])
-    put_accounts(spark, settings, before, upto=1)
-    check(rows[:first], before, "run-1")
+    silver.append(chance.randrange(100, 150))
+    silver.put(tables.SILVER_ACCOUNTS, before)
+    job.run(spark, settings, "run-1")
+    check(before, [])
 
-    half = [version for version in after if version["account_id"] in ACCOUNTS[:2]]
-    others = [version for version in before if version["account_id"] not in ACCOUNTS[:2]]
-    append(settings, rows[first:second])
-    append(settings, rows[second:])
-    put_accounts(spark, settings, half, upto=2)
-    check(rows, [*half, *others], "run-2")
+    ways = chance.sample([tables.SILVER_TRANSACTIONS.keys, ("_topic", "_partition", "_offset")], 2)
+    silver.append(chance.randrange(1, 40))
+    silver.change(chance.randrange(1, 15), on=ways[0])
+    silver.append(chance.randrange(1, 40))
+    with monkeypatch.context() as patch:
+        patch.setattr(sinks, "kill_point", killed_at(f"{chance.choice(('before', 'after'))} {chance.choice(tables.GOLD).name}"))
+        with pytest.raises(LedgerError, match="killed"):
+            job.run(spark, settings, "run-2")
+    silver.change(chance.randrange(1, 15), on=ways[1])
+    silver.append(chance.randrange(1, 40))
+    silver.put(tables.SILVER_CUSTOMERS, customers)
+    job.run(spark, settings, "run-3")
+    check(before, customers)
 
-    put_accounts(spark, settings, after, upto=3)
-    check(rows, after, "run-3")
+    silver.append(chance.randrange(1, 40))
+    silver.put(tables.SILVER_ACCOUNTS, after)
+    job.run(spark, settings, "run-4")
+    check(after, customers)
 
     versions = [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD]
-    job.run(spark, settings, "run-4")
+    job.run(spark, settings, "run-5")
     assert [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD] == versions
+    silver_versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in job.FOLLOWED}
+    assert control.versions_read_by_gold(settings) == silver_versions
+
+
+def killed_at(point: str) -> Callable[[str], None]:
+    """A kill point that stops the job with an error: in a process of its own it would end the process."""
+
+    def stop(name: str) -> None:
+        if name == point:
+            raise RuntimeError(f"killed {name}")
+
+    return stop
+
+
+def test_gold_follows_rows_that_come_change_and_go(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(spark, tmp_path, 6, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_gold_follows_whatever_happens(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    follow(spark, tmp_path, seed, monkeypatch)

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import tables
 from spark_jobs.gold import amend
+from spark_jobs.gold.changes import Change
 from spark_jobs.gold.districts import district_minutes
 from spark_jobs.gold.pairs import pair, pairs_with
 from spark_jobs.gold.sessions import add_to_sessions
@@ -100,7 +101,8 @@ def test_a_large_credit_is_more_than_the_amount(spark: SparkSession) -> None:
         ("debit", A, C1, f"{DAY} 11:00", "Debit", "60000.00", "0.00"),
     ]
     expected = [("more", f"{DAY} 11:00", A, C1, "50000.01", "-1.00", "transactions", 0, 1, 1)]
-    _, wanted = amend.large_credits(Decimal(50000))(silver(spark, rows), lambda table: frame(spark, table.ddl, []))
+    change = Change(silver(spark, rows), silver(spark, rows), is_in_place=False)
+    _, wanted = amend.large_credits(Decimal(50000))(change, lambda table, around=None: frame(spark, table.ddl, []))
     assert_same(wanted, frame(spark, tables.LARGE_CREDITS.ddl, expected))
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import faults, tables
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings, read_settings
-from tests.spark.lake import arrive, rows_of, run_silver, silver_of
+from tests.spark.lake import arrive, run_silver, silver_of
 from tests.spark.rows import Record, message
 
 pytestmark = pytest.mark.spark

@@ -63,6 +63,7 @@ def test_the_settings_table_names_what_is_read_with_its_defaults() -> None:
     assert settings.spark_master == defaults["LEDGER_SPARK_MASTER"]
     assert str(settings.allowed_lateness_seconds) == defaults["LEDGER_ALLOWED_LATENESS_SECONDS"]
     assert str(settings.large_credit) == defaults["LEDGER_LARGE_CREDIT"]
+    assert str(settings.release_days) == defaults["LEDGER_RELEASE_DAYS"]
 
 
 def test_every_setting_that_a_page_names_is_read_somewhere() -> None:
@@ -79,9 +80,9 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
 
 
 def test_the_jobs_that_are_named_exist() -> None:
-    (names,) = re.findall(r"spark_jobs\.run ([a-z|A-Z ]+)`", section("Jobs by hand"))
-    jobs = [name.replace("LAYER", "gold").split() for name in names.split("|")]
-    assert len(jobs) == 5
+    (names,) = re.findall(r"spark_jobs\.run ([a-z|A-Z -]+)`", section("Jobs by hand"))
+    jobs = [name.replace("LAYER", "gold").replace("CHOICE", "wait").split() for name in names.split("|")]
+    assert len(jobs) >= 6
     assert [parse_arguments(job).name for job in jobs] == [job[0] for job in jobs]
 
 
@@ -157,7 +158,8 @@ def test_readers_get_the_released_version(tmp_path: Path) -> None:
     schema = pa.schema(tables.DAILY_TOTALS.delta_schema().to_arrow())
     for kind in ("Credit", "Debit"):  # versions 1 and 2: the second is not released yet
         write_deltalake(str(tables.DAILY_TOTALS.path(settings)), pa.Table.from_pylist([{"type": kind}], schema=schema), mode="append")
-    program = fenced("python") + "\nprint(list(totals['type']))"
+    program = fenced("python") + "\nprint(list(totals['type']), table.version(), same.version())"
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LEDGER_")}
+    environment |= {"LEDGER_HOME": str(settings.home), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "['Credit']\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "['Credit'] 1 1\n"), done.stderr

@@ -24,7 +24,9 @@ ROOMS = [
     ),
     Room("include", ("dags", "tests", "pyspark")),
     Room("include.orchestration", ("expectations", "include"), but=("include.orchestration",)),
+    Room("include.quality_page", ("include", "expectations"), but=("include.quality_page",)),
     Room("include.producer", ("airflow", "expectations", "include"), but=("include.producer",)),
+    Room("include.reader", ("airflow", "expectations", "include"), but=("include.reader",)),
     Room("include.stack", ("airflow", "expectations", "include.orchestration")),
     Room("expectations", ("airflow", "dags", "include", "spark_jobs", "tests")),
     Room("spark_jobs", ("airflow", "dags", "include", "tests")),
@@ -35,7 +37,15 @@ ROOMS = [
 # The only doors from spark_jobs to expectations: judging rows and running a gate.
 DOORS = ("spark_jobs.silver", "spark_jobs.gates", "spark_jobs.gate")
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
-WITHOUT_SPARK = ("dags", "include.orchestration", "include.producer", "include.stack", "expectations")
+WITHOUT_SPARK = (
+    "dags",
+    "include.orchestration",
+    "include.producer",
+    "include.quality_page",
+    "include.reader",
+    "include.stack",
+    "expectations",
+)
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.package)

@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from include.account import PARTS, close_account, newest_release, newest_verdicts
+from include.account import PARTS, close_account, read_gates
 from spark_jobs import control
 from spark_jobs.errors import LedgerError
+from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import BRONZE_TRANSACTIONS, LAYERS, QUALITY_RESULTS, RELEASES, Table, ensure_tables
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_TABLE = [table for layer in LAYERS.values() for table in layer]
 
 
@@ -35,7 +37,7 @@ def release(settings: Settings, last_batch: int = 1) -> None:
     for table in EVERY_TABLE:
         version = DeltaTable(str(table.path(settings))).version()
         last = last_batch if table.layer == "bronze" else None
-        rows.append({"release_id": 1, "table": table.name, "version": version, "rows": 0, "last_batch": last})
+        rows.append({"release_id": 1, "released_at": NOW, "table": table.name, "version": version, "rows": 0, "last_batch": last})
     control.append(settings, RELEASES, rows)
 
 
@@ -91,7 +93,7 @@ def verdict(table: str, success: bool, hour: int) -> dict[str, Any]:
 def test_the_newest_verdict_on_each_table_counts(settings: Settings) -> None:
     rows = [verdict("silver.a", False, 1), verdict("silver.a", True, 2), verdict("silver.b", True, 1)]
     control.append(settings, QUALITY_RESULTS, rows)
-    assert [(gate.layer, gate.passed, gate.tables) for gate in newest_verdicts(settings)] == [
+    assert [(gate.layer, gate.passed, gate.tables) for gate in read_gates(settings)] == [
         ("bronze", False, 0),
         ("silver", True, 2),
         ("gold", False, 0),
@@ -100,6 +102,6 @@ def test_the_newest_verdict_on_each_table_counts(settings: Settings) -> None:
 
 def test_one_closed_table_closes_the_gate(settings: Settings) -> None:
     control.append(settings, QUALITY_RESULTS, [verdict("silver.a", True, 1), verdict("silver.b", False, 1)])
-    silver = newest_verdicts(settings)[1]
+    silver = read_gates(settings)[1]
     assert not silver.passed
     assert silver.failed_expectations == ["silver.b: amount is positive"]

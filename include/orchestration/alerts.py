@@ -1,0 +1,105 @@
+"""Alerts: a webhook and mail, by Airflow's own notifiers, as failure callbacks of the tasks that people must hear about.
+
+Airflow runs callbacks when a task's state is settled, and only logs what goes wrong in one: an alert that cannot be sent changes
+nothing. Texts are templates of ours; what failed is filled in as a value.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+
+import requests
+from airflow.providers.http.hooks.http import HttpHook
+from airflow.providers.http.notifications import HttpNotifier
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+from airflow.sdk import BaseNotifier, Connection, Context
+from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.log import mask_secret
+from requests.adapters import HTTPAdapter
+
+from spark_jobs.settings import read_settings
+
+SMTP_CONNECTION = "smtp_default"
+WEBHOOK_SECONDS = 5
+FOUND = "{{ exception | default('its process ended without a word; see its log', true) | string | truncate(4000, true, '...', 0) }}"
+RUN = "{{ ti.log_url.split('/tasks/')[0] }}"
+SENDER = "{{ conn.smtp_default.extra_dejson.get('from_email') or to[0] }}"
+
+Callback = Callable[[Context], Any]
+
+
+def alerts(what: str, to_do: str) -> list[BaseNotifier]:
+    """The failure callbacks that tell people: what happened, in a few words of ours, and what they can do about it.
+
+    One for the webhook, one for mail, each only where its setting names one; the error of the task says what was found and expected.
+    """
+    settings = read_settings()
+    notifiers: list[BaseNotifier] = []
+    if settings.alert_webhook:
+        text = f"{what}\n{FOUND}\nWhat to do: {to_do}\nDAG run: {RUN}"
+        notifiers.append(WebhookNotifier(json={"text": text}, extra_options={"timeout": WEBHOOK_SECONDS}))
+    if settings.alert_mail:
+        found, run = FOUND.replace(" }}", " | e }}"), RUN.replace(" }}", " | e }}")
+        html = f'<p>{found}</p><p>What to do: {to_do}</p><p>DAG run: <a href="{run}">{run}</a></p>'
+        notifiers.append(
+            SmtpNotifier(
+                to=list(settings.alert_mail), from_email=SENDER, subject=f"Ledger: {what}", html_content=html, smtp_conn_id=SMTP_CONNECTION
+            )
+        )
+    return notifiers
+
+
+class WebhookNotifier(HttpNotifier):
+    """Posts to LEDGER_ALERT_WEBHOOK. The address may hold a token, so no log and no error ever shows it, nor what the server says."""
+
+    @cached_property
+    def hook(self) -> HttpHook:
+        """The hook for the address in the settings, in place of one for a connection that is stored in Airflow."""
+        return _WebhookHook(method=self.method, adapter=_SilentAdapter())
+
+    def notify(self, context: Context) -> None:
+        """Send it; raises AirflowException, which does not repeat the address, when it cannot be sent."""
+        mask_secret(read_settings().alert_webhook)  # for Airflow's own messages, of which the level DEBUG has more
+        try:
+            super().notify(context)
+        except OSError as error:  # those of requests are of this kind
+            raise AirflowException(f"LEDGER_ALERT_WEBHOOK was not told: {error}") from None
+
+
+class _WebhookHook(HttpHook):
+    @classmethod
+    def get_connection(cls, conn_id: str) -> Connection:
+        return Connection(conn_id=conn_id, conn_type="http", host=read_settings().alert_webhook)
+
+
+class _SilentAdapter(HTTPAdapter):
+    """Sends; what goes wrong is told without the address: Airflow masks it in a task's log, but not in the scheduler's copy of that."""
+
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
+        try:
+            response = super().send(*args, **kwargs)
+        except requests.RequestException as error:
+            raise requests.ConnectionError(type(error).__name__) from None
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            raise requests.ConnectionError(f"it answered {response.status_code}")
+        return response
+
+
+def once_per_release(notifier: BaseNotifier) -> Callback:
+    """The same, but silent when it has told of the newest release before. One that could not be sent is sent again."""
+
+    def tell(context: Context) -> None:
+        from spark_jobs.releases import latest_release  # not needed to parse a DAG
+
+        settings = read_settings()
+        newest = latest_release(settings)
+        number = str(newest[0]["release_id"]) if newest else "none"
+        told = settings.home / "alerts" / f"stale-release.{type(notifier).__name__}"
+        if told.exists() and told.read_text() == number:
+            return
+        notifier(context)
+        told.parent.mkdir(parents=True, exist_ok=True)
+        told.write_text(number)
+
+    return tell

@@ -1,0 +1,167 @@
+"""The web application behind the page "Quality". Every route asks Airflow who the caller is; nothing answers without a login.
+
+Whoever may read the task logs of the DAG `medallion` may read it: the page says no more of a record than those do.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.responses import FileResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from include.quality_page import charts, quarantine, verdicts
+from include.quality_page.measures import measure
+from include.quality_page.reading import Warehouse
+from spark_jobs.errors import SettingsError
+from spark_jobs.settings import Settings, read_settings
+
+log = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).parent
+STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js")}
+RUNS_A_PAGE = 50
+# Nothing is loaded from elsewhere, and nobody else may show these pages in a frame.
+_POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self'; "
+_FRAMES = "form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
+_DOCS_POLICY = _POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'")  # Great Expectations writes scripts into its pages
+
+_templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
+
+PageNumber = Annotated[int, Query(ge=1, le=quarantine.MOST_PAGES)]
+Batch = Annotated[int, Query(ge=0, le=2**62)]
+RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
+TableName = Literal["silver.transactions_quarantine", "silver.customers_quarantine", "silver.accounts_quarantine"]
+
+may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, verdicts.DAG)
+app = FastAPI(
+    title="Quality",
+    dependencies=[Depends(may_read)],
+    openapi_url=None,  # its pages would answer without a login
+)
+
+
+@app.middleware("http")
+async def add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Tell the browser what these pages may do, and to keep none of them but the files that never change."""
+    response = await call_next(request)
+    response.headers.setdefault("Content-Security-Policy", _POLICY + _FRAMES)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "same-origin"
+    return response
+
+
+@app.get("/")
+def overview(request: Request) -> Response:
+    """Every table with its last verdicts, and the charts."""
+    warehouse = _open()
+    return _page(
+        request,
+        "overview.html",
+        warehouse,
+        tables=verdicts.newest(warehouse) if warehouse else {},
+        release=verdicts.newest_release(warehouse) if warehouse else None,
+        charts=charts.draw(measure(warehouse)) if warehouse else [],
+    )
+
+
+@app.get("/table")
+def table(request: Request, name: str, page: PageNumber = 1) -> Response:
+    """All verdicts of one table, newest first."""
+    if name not in verdicts.TABLES:
+        raise HTTPException(404, "found no such table, expected one of bronze, silver or gold")
+    warehouse = _open()
+    found = verdicts.of_table(warehouse, name, (page - 1) * RUNS_A_PAGE, RUNS_A_PAGE + 1) if warehouse else []
+    return _page(request, "table.html", warehouse, name=name, found=found[:RUNS_A_PAGE], page=page, has_more=len(found) > RUNS_A_PAGE)
+
+
+@app.get("/run")
+def run(request: Request, dag_id: str, run_id: str) -> Response:
+    """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine."""
+    warehouse = _open()
+    has_gates = warehouse is not None and dag_id == verdicts.DAG
+    found = verdicts.of_run(warehouse, run_id) if warehouse and has_gates else []
+    batches = verdicts.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
+    return _page(request, "run.html", warehouse, name=f"{dag_id} {run_id}", found=found, batches=batches)
+
+
+@app.get("/quarantine")
+def rows(
+    request: Request,
+    table: TableName = "silver.transactions_quarantine",
+    rule: RuleName = "",
+    first_batch: Batch = 0,
+    last_batch: Batch = 0,
+    page: PageNumber = 1,
+) -> Response:
+    """The rows of a quarantine table, masked. `last_batch` 0: up to the newest."""
+    warehouse = _open()
+    chosen, source = quarantine.Filter(rule or None, first_batch, last_batch), quarantine.TABLES[table]
+    count = quarantine.count(warehouse, source, chosen) if warehouse else 0
+    return _page(
+        request,
+        "quarantine.html",
+        warehouse,
+        tables=list(quarantine.TABLES),
+        table=table,
+        chosen=chosen,
+        rules=quarantine.rules_of(warehouse, source, chosen) if warehouse else {},
+        count=count,
+        rows=quarantine.rows_of(warehouse, source, chosen, page) if warehouse else [],
+        page=page,
+        pages=min(max(1, -(-count // quarantine.PAGE)), quarantine.MOST_PAGES),
+    )
+
+
+@app.get("/data_docs/{path:path}")
+def data_docs(path: str) -> Response:
+    """A file of Great Expectations' Data Docs; 404 for whatever does not lie in their folder."""
+    folder = (_settings().quality / "data_docs").resolve()
+    try:
+        file = (folder / (path or "index.html")).resolve()
+        is_there = file.is_relative_to(folder) and file.is_file()
+    except (OSError, ValueError):  # a name too long, a null character
+        is_there = False
+    if not is_there:
+        raise HTTPException(404, "found no such report: it may be older than the reports that are kept")
+    return FileResponse(file, headers={"Content-Security-Policy": _DOCS_POLICY + _FRAMES})
+
+
+@app.get("/static/{name}")
+def static(name: str) -> Response:
+    """Styles and scripts of the page, Plotly's among them; `?v=` names their version."""
+    file = charts.script() if name == "plotly.min.js" else STATIC.get(name)
+    if file is None:
+        raise HTTPException(404, "found no such file")
+    return FileResponse(file, headers={"Cache-Control": "private, max-age=86400"})
+
+
+def _settings() -> Settings:
+    try:
+        return read_settings()
+    except SettingsError as error:
+        raise HTTPException(500, f"the settings of Airflow's API server cannot be used: {error}") from None
+
+
+def _open() -> Warehouse | None:
+    """The warehouse, or None where there is none yet."""
+    settings = _settings()
+    return Warehouse(settings) if settings.warehouse.is_dir() else None
+
+
+def _page(request: Request, template: str, warehouse: Warehouse | None, **words: Any) -> Response:
+    base = request.scope.get("root_path", "").rstrip("/")
+    text = _templates.get_template(template).render(
+        base=base,
+        airflow=base.rpartition("/")[0],
+        warehouse=_settings().warehouse,
+        is_there=warehouse is not None,
+        problems=warehouse.problems if warehouse else [],
+        **words,
+    )
+    return Response(text, media_type="text/html; charset=utf-8")

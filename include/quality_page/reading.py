@@ -1,0 +1,51 @@
+"""Reading Delta for the page: small answers to SQL, without Spark, and a line of text in place of an error."""
+
+import logging
+from dataclasses import dataclass, field
+from string import Template
+from typing import Any
+
+from spark_jobs.errors import first_line
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Warehouse:
+    """The tables of one home. What cannot be read is told in `problems` and has no rows."""
+
+    settings: Settings
+    problems: list[str] = field(default_factory=list)
+
+    def select(self, table: Table, sql: str, **words: object) -> list[Row]:
+        """The answer to DataFusion SQL about a table, which it calls `t`; nothing where the table does not exist yet.
+
+        `$name` in the text stands for a literal out of `words`: numbers as they are, text in quotes.
+        """
+        from deltalake import DeltaTable  # both take their time, and Airflow starts without them
+
+        from spark_jobs import control
+
+        text = Template(sql).substitute({name: _literal(value) for name, value in words.items()})
+        path = str(table.path(self.settings))
+        try:
+            return control.query(DeltaTable(path), text).to_pylist() if DeltaTable.is_deltatable(path) else []
+        except Exception as error:  # whatever is wrong with one table, the page shows the others
+            log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
+            log.debug("", exc_info=True)
+            problem = f"{table.name} cannot be read ({type(error).__name__}), expected a Delta table at {path}: see the API server's log"
+            if problem not in self.problems:
+                self.problems.append(problem)
+            return []
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_literal, value)) or "null"
+    return "'" + str(value).replace("'", "''") + "'"

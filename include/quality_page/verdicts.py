@@ -1,0 +1,130 @@
+"""What the gates said of each table, and what people decided about it."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from urllib.parse import quote, unquote, urlsplit
+
+from include.quality_page.reading import Row, Warehouse
+from spark_jobs.tables import BATCHES, DECISIONS, LAYERS, QUALITY_RESULTS, RELEASES
+from spark_jobs.verdicts import RELEASE_ANYWAY
+from spark_jobs.written import source_of
+
+RUNS_SHOWN = 20
+DECISIONS_READ = 1000
+DAG = "medallion"  # the one DAG whose tasks are gates
+TABLES = {table.name: table for layer in LAYERS.values() for table in layer}
+
+_NEWEST = """select * from (select *, row_number() over (partition by "table" order by _judged_at desc) as place from t)
+    where place <= $count order by _judged_at desc"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judgement of a table. `state`: passed, closed, or overruled (closed, and released anyway by a person)."""
+
+    table: str
+    layer: str
+    run_id: str
+    version: int
+    state: Literal["passed", "closed", "overruled"]
+    evaluated: int
+    failed: tuple[str, ...]
+    report: str | None
+    first_batch: int
+    last_batch: int
+    judged_at: datetime
+    decision: str | None
+
+    @property
+    def dag_run(self) -> str | None:
+        """The address of the DAG run below Airflow's, if it was one."""
+        return dag_run_path(self.run_id)
+
+    @property
+    def topic(self) -> str:
+        """The topic whose batches were judged."""
+        return source_of(TABLES[self.table]) if self.table in TABLES else ""
+
+
+def newest(warehouse: Warehouse, runs: int = RUNS_SHOWN) -> dict[str, list[Verdict]]:
+    """The last verdicts of every table, newest first; a table that was never judged has none."""
+    found: dict[str, list[Verdict]] = {name: [] for name in TABLES}
+    for verdict in _verdicts(warehouse, warehouse.select(QUALITY_RESULTS, _NEWEST, count=runs)):
+        found.setdefault(verdict.table, []).append(verdict)
+    return found
+
+
+def of_table(warehouse: Warehouse, table: str, offset: int, count: int) -> list[Verdict]:
+    """The verdicts of a table, newest first, from `offset` on."""
+    sql = 'select * from t where "table" = $name order by _judged_at desc limit $count offset $offset'
+    return _verdicts(warehouse, warehouse.select(QUALITY_RESULTS, sql, name=table, count=count, offset=offset))
+
+
+def of_run(warehouse: Warehouse, run_id: str) -> list[Verdict]:
+    """The verdicts of one run: closed ones first, then in the order of the layers."""
+    rows = warehouse.select(QUALITY_RESULTS, "select * from t where run_id = $run_id limit 1000", run_id=run_id)
+    order = list(TABLES)
+    verdicts = _verdicts(warehouse, rows)
+    return sorted(verdicts, key=lambda each: (each.state == "passed", order.index(each.table) if each.table in order else -1))
+
+
+def batches_of_run(warehouse: Warehouse, run_id: str) -> list[Row]:
+    """What the jobs of one run did: rows of control.batches."""
+    return warehouse.select(BATCHES, "select * from t where run_id = $run_id order by finished_at limit 1000", run_id=run_id)
+
+
+def newest_release(warehouse: Warehouse) -> Row | None:
+    """Number and time of the newest release."""
+    sql = "select release_id, max(released_at) as released_at from t group by release_id order by release_id desc limit 1"
+    return next(iter(warehouse.select(RELEASES, sql)), None)
+
+
+def dag_run_path(run_id: str) -> str | None:
+    """The address of a DAG run below Airflow's; None for the run id of a job that was started by hand."""
+    return None if re.fullmatch("[0-9a-f]{32}", run_id) else f"dags/{DAG}/runs/{quote(run_id, safe='')}"
+
+
+def report_path(report: str | None) -> str | None:
+    """Where this application serves a report: what follows `data_docs/` in its address as a file."""
+    _, mark, page = unquote(urlsplit(report or "").path).rpartition("/data_docs/")
+    return f"data_docs/{quote(page)}" if mark else None
+
+
+def _verdicts(warehouse: Warehouse, rows: list[Row]) -> list[Verdict]:
+    closed = [row for row in rows if not row["success"]]
+    sql = "select * from t order by decided_at desc limit $count"
+    decisions = warehouse.select(DECISIONS, sql, count=DECISIONS_READ) if closed else []
+    return [_verdict(row, _decision(row, decisions)) for row in rows]
+
+
+def _verdict(row: Row, decision: Row | None) -> Verdict:
+    is_overruled = decision is not None and decision["choice"] == RELEASE_ANYWAY
+    return Verdict(
+        table=row["table"],
+        layer=row["layer"],
+        run_id=row["run_id"],
+        version=row["version"],
+        state="passed" if row["success"] else "overruled" if is_overruled else "closed",
+        evaluated=row["evaluated"],
+        failed=tuple(row["failed_expectations"] or ()),
+        report=report_path(row["report"]),
+        first_batch=row["_first_batch"],
+        last_batch=row["_last_batch"],
+        judged_at=row["_judged_at"],
+        decision=None if decision is None else _said(decision),
+    )
+
+
+def _decision(verdict: Row, decisions: list[Row]) -> Row | None:
+    """The newest decision about a closed verdict."""
+    if verdict["success"]:
+        return None
+    about = (verdict["run_id"], verdict["layer"])
+    matching = (each for each in decisions if (each["run_id"], each["layer"]) == about and each["decided_at"] > verdict["_judged_at"])
+    return next(matching, None)
+
+
+def _said(decision: Any) -> str:
+    return f"{decision['choice']}, by {decision['who']} at {decision['decided_at']:%Y-%m-%d %H:%M} UTC: {decision['why']}"

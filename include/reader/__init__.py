@@ -1,0 +1,6 @@
+"""Reading releases: all tables of one moment, in Python or by SQL (`make sql`). Needs no Spark."""
+
+from include.reader.release import ReleaseReader, open_release
+from include.reader.statements import QueryError
+
+__all__ = ["QueryError", "ReleaseReader", "open_release"]

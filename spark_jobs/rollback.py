@@ -1,0 +1,151 @@
+"""Rolling back: silver and gold return to the newest release, all together, and what came after it will be taken again.
+
+Bronze stays: it is what Kafka sent. A table that is set back keeps Delta's transaction identifiers with their higher numbers, under
+which the same batches would be skipped silently; so every roll-back starts a new generation of identifiers and checkpoints
+(`control.application`). The decision is recorded first and carried out table by table; a crash in between is made good by the
+next job, before it does anything else.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from spark_jobs import control, leases
+from spark_jobs.faults import kill_point
+from spark_jobs.settings import Settings
+from spark_jobs.tables import (
+    BATCHES,
+    BRONZE,
+    DECISIONS,
+    GOLD,
+    LAYERS,
+    QUALITY_RESULTS,
+    REDRIVES,
+    RELEASES,
+    SILVER,
+    SILVER_ACCOUNTS,
+    SILVER_CUSTOMERS,
+    SILVER_INDEXES,
+    SILVER_TRANSACTIONS,
+    Table,
+)
+from spark_jobs.verdicts import next_moment
+from spark_jobs.written import source_of
+
+log = logging.getLogger(__name__)
+
+_DONE = "rolled back"
+
+
+def finish(settings: Settings) -> None:
+    """Carry out the roll-back that was decided last, as far as it was not carried out yet. Waits for the jobs under way."""
+    if _is_done(settings):
+        return
+    with leases.hold(settings, (*SILVER, *SILVER_INDEXES, *GOLD, RELEASES), owner="roll back"):
+        if _is_done(settings):  # by another process, meanwhile
+            return
+        number = control.generation(settings)
+        decision = next(row for row in control.read(settings, DECISIONS).to_pylist() if row["generation"] == number)
+        released = {
+            row["table"]: row for row in control.read(settings, RELEASES).to_pylist() if row["release_id"] == decision["release_id"]
+        }
+        batches = {table.name: int(released[table.name]["last_batch"] or 0) if released else 0 for table in BRONZE}
+        for table in SILVER:
+            _restore(settings, table, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
+        for table in SILVER_INDEXES:
+            _empty(settings, table, control.application(settings, "silver"))
+        gold = control.application(settings, "gold")
+        follows = {gold: _head(settings, SILVER_TRANSACTIONS)}
+        follows |= {f"{gold} {table.name}": _head(settings, table) for table in (SILVER_CUSTOMERS, SILVER_ACCOUNTS)}
+        for table in GOLD:
+            _restore(settings, table, released, follows)
+        _keep(settings, BATCHES, lambda row: _is_of_release(row, released, batches))
+        _keep(settings, REDRIVES, lambda row: row["_silver_version"] <= int(released.get(row["table"], {"version": -1})["version"]))
+        _restore_verdicts(settings, decision, released)
+        kill_point("before the roll-back is done")
+        control.append(settings, DECISIONS, [], once=(_DONE, number))
+    log.info(
+        "silver and gold are back at release %d: run silver, or trigger the DAG medallion, to take the later batches again",
+        decision["release_id"],
+    )
+
+
+def _is_done(settings: Settings) -> bool:
+    number = control.generation(settings)
+    return number == 1 or (DeltaTable(str(DECISIONS.path(settings))).transaction_version(_DONE) or 0) >= number
+
+
+def _head(settings: Settings, table: Table) -> int:
+    return DeltaTable(str(table.path(settings))).version()
+
+
+def _restore(settings: Settings, table: Table, released: dict[str, dict[str, Any]], follows: dict[str, int]) -> None:
+    """Bring a table to its released version, in one commit with how far it follows; empty where no release names it."""
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return
+    delta = DeltaTable(path)
+    if all(delta.transaction_version(application) is not None for application in follows):
+        return
+    kill_point(f"before roll-back of {table.name}")
+    version = int(released[table.name]["version"]) if table.name in released else 0
+    commit = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps({"rolled_back_to": version})},
+        app_transactions=[Transaction(*each) for each in follows.items()] if table.name in released or not released else None,
+    )
+    if version < delta.version():
+        delta.restore(version, commit_properties=commit)
+    else:
+        delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
+    kill_point(f"after roll-back of {table.name}")
+
+
+def _empty(settings: Settings, table: Table, application: str) -> None:
+    """Empty an index; the next run of silver makes it anew."""
+    path = str(table.path(settings))
+    if DeltaTable.is_deltatable(path) and (delta := DeltaTable(path)).transaction_version(application) is None:
+        delta.delete(commit_properties=CommitProperties(app_transactions=[Transaction(application, 0)]))
+
+
+def _is_of_release(row: dict[str, Any], released: dict[str, dict[str, Any]], batches: dict[str, int]) -> bool:
+    """Whether a run is part of the release: its row of control.batches stays."""
+    if row["job"] == "silver":
+        return int(row["last_batch"]) <= batches[f"bronze.{row['table'].split('.')[1]}"]
+    if row["job"] == "gold":
+        read = json.loads(row["_read_versions"] or "{}")
+        return all(name in released and version <= released[name]["version"] for name, version in read.items())
+    return True
+
+
+def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], bool]) -> None:
+    """Withdraw the rows of a control table that are not kept; Delta's history still tells of them."""
+    kill_point(f"before roll-back of {table.name}")
+    with leases.hold(settings, [table], owner="roll back"):
+        rows = control.read(settings, table)
+        kept = [row for row in rows.to_pylist() if is_kept(row)]
+        if len(kept) < rows.num_rows:
+            write_deltalake(str(table.path(settings)), pa.Table.from_pylist(kept, schema=rows.schema), mode="overwrite")
+
+
+def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, dict[str, Any]]) -> None:
+    """What the gates said of the released versions stands again, for the versions that hold the same rows now."""
+    rows = control.read(settings, QUALITY_RESULTS).to_pylist()
+    moment = next_moment(settings, datetime.now(UTC))
+    again = []
+    for layer, tables in LAYERS.items():
+        for table in tables:
+            told = [row for row in rows if row["table"] == table.name]
+            if not told:
+                continue
+            nothing = {"evaluated": 0, "failed": 0, "failed_expectations": [], "report": None, "_first_batch": 0, "_last_batch": 0}
+            version = released[table.name]["version"] if table.name in released else None
+            passed = max((row for row in told if row["version"] == version), key=lambda row: row["_judged_at"], default=nothing)
+            now = {"layer": layer, "table": table.name, "suite": table.name, "success": True, "_judged_at": moment}
+            head = int(version or 0) if layer == "bronze" else _head(settings, table)
+            again.append(passed | now | {"version": head, "run_id": f"roll back {decision['generation']}"})
+    control.append(settings, QUALITY_RESULTS, again, once=("roll back", int(decision["generation"])))

@@ -1,0 +1,77 @@
+"""What stands of the gates' verdicts: of every table the newest one, and what a person decided about a closed one."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from spark_jobs import control
+from spark_jobs.settings import Settings
+from spark_jobs.tables import DECISIONS, QUALITY_RESULTS, ensure_tables
+
+RELEASE_ANYWAY, ROLL_BACK, WAIT = "release anyway", "roll back", "wait"
+CHOICES = (RELEASE_ANYWAY, ROLL_BACK, WAIT)
+
+_THAT_MATTER = """
+with numbered as (select *, row_number() over (partition by "table", success order by _judged_at desc) as _number from verdicts)
+select * from numbered where _number = 1 or run_id in (select run_id from decisions)
+"""
+
+
+def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The newest row of control.quality_results of each table, by its name.
+
+    Two keys are added: `decision`, the newest row of control.decisions about this verdict (None without one), and `passed`: the
+    gate said so, or a person decided to release anyway.
+    """
+    return {name: rows[-1] for name, rows in _by_table(settings).items()}
+
+
+def last_passed(settings: Settings) -> dict[str, int]:
+    """The last bronze batch of the newest verdict that passed, by table."""
+    passed = {name: [row for row in rows if row["passed"]] for name, rows in _by_table(settings).items()}
+    return {name: int(rows[-1]["_last_batch"]) for name, rows in passed.items() if rows}
+
+
+def closed_verdicts(settings: Settings, *layers: str) -> list[dict[str, Any]]:
+    """The newest verdicts of these layers' tables that did not pass, with the decision about each, if there is one."""
+    return [row for row in newest_verdicts(settings).values() if row["layer"] in layers and not row["passed"]]
+
+
+def next_moment(settings: Settings, now: datetime) -> datetime:
+    """`now`, or the moment after the newest verdict and decision: they keep their order when a clock is set back."""
+    moments: list[datetime] = [rows[-1]["_judged_at"] for rows in _by_table(settings).values()]
+    moments += [row["decided_at"] for row in control.read(settings, DECISIONS).to_pylist()]
+    return max([now, *(moment + timedelta(microseconds=1) for moment in moments)])
+
+
+def _by_table(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """The verdicts of each table that still matter, in the order in which they were given."""
+    decisions = sorted(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"])
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(_read_verdicts(settings), key=lambda row: row["_judged_at"]):
+        about = [each for each in decisions if _is_about(each, row)]
+        decision = about[-1] if about and not row["success"] else None
+        passed = bool(row["success"]) or (decision is not None and decision["choice"] == RELEASE_ANYWAY)
+        tables.setdefault(row["table"], []).append(row | {"decision": decision, "passed": passed})
+    return tables
+
+
+def _read_verdicts(settings: Settings) -> list[dict[str, Any]]:
+    """Of each table the newest verdict that passed, the newest that did not, and those of runs that were decided about.
+
+    The table of verdicts grows with every run; the others need not become Python objects.
+    """
+    verdicts, decisions = (str(table.path(settings)) for table in (QUALITY_RESULTS, DECISIONS))
+    if not DeltaTable.is_deltatable(verdicts):
+        return []
+    ensure_tables(settings, [DECISIONS])
+    builder = QueryBuilder().register("verdicts", DeltaTable(verdicts)).register("decisions", DeltaTable(decisions))
+    rows: list[dict[str, Any]] = pa.table(builder.execute(_THAT_MATTER).read_all()).to_pylist()
+    return rows
+
+
+def _is_about(decision: dict[str, Any], verdict: dict[str, Any]) -> bool:
+    is_same_gate = (decision["layer"], decision["run_id"]) == (verdict["layer"], verdict["run_id"])
+    return is_same_gate and bool(decision["decided_at"] > verdict["_judged_at"])  # a gate that was run again is judged anew

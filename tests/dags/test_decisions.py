@@ -1,0 +1,232 @@
+"""Decisions about closed gates: who is asked, what the question says, which answers are taken, what reaches the job."""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.common.compat.sdk import DagRunTriggerException
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, ParamValidationError, TaskAwaitingInput
+
+from include.orchestration.decisions import AskForDecision, decision_run_id, question, read_answer, skip_when_waiting, waits_for
+from include.orchestration.jobs import Job
+from include.orchestration.progress import has_new_batches
+from spark_jobs import control
+from spark_jobs.decisions import LONGEST_TEXT, decide
+from spark_jobs.settings import Settings, read_settings
+from spark_jobs.tables import GOLD, QUALITY_RESULTS, SILVER, ensure_tables
+from spark_jobs.verdicts import CHOICES
+from tests.dags.task_instance import TaskInstance
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+RUN = "scheduled__2026-11-20T12:00:00+00:00"
+DECISION = f"decision__{RUN}__20261120T120000.000000"
+USER = {"id": "7", "name": "ada"}
+HOSTILE = ["$(touch owned)", "; touch owned #", "`touch owned`", "{{ 7 * 7 }} {% raw %}", "'\"\\", "--who=eve", "-h", "one\ntwo", "ä€😀"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
+    ensure_tables(read_settings(), (*SILVER, *GOLD))
+    return read_settings()
+
+
+def judge(settings: Settings, success: bool = False, run_id: str = RUN, at: datetime = NOW, table: str = "silver.transactions") -> None:
+    row = {"run_id": run_id, "layer": "silver", "table": table, "version": 3, "suite": table, "success": success, "evaluated": 4}
+    row |= {"failed": int(not success), "failed_expectations": [] if success else ["unique_ids"], "report": "file:///quality/8.html"}
+    control.append(settings, QUALITY_RESULTS, [row | {"_first_batch": 1, "_last_batch": 2, "_judged_at": at}])
+
+
+def ask(dag_bag: DagBag) -> Any:
+    return dag_bag.dags["quality_decision"].get_task("ask")
+
+
+def event(why: Any = "the bank confirmed it", choice: str = "wait", user: Any = USER) -> dict[str, Any]:
+    return {"chosen_options": [choice], "params_input": {"reason": why}, "responded_at": NOW, "responded_by_user": user}
+
+
+def test_a_closed_verdict_is_asked_about_in_a_run_named_after_the_gates_run(settings: Settings) -> None:
+    judge(settings)
+    for _ in range(2):  # the same name again: Airflow skips a run that exists
+        with pytest.raises(DagRunTriggerException) as triggered:
+            AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
+        assert (triggered.value.trigger_dag_id, triggered.value.dag_run_id) == ("quality_decision", DECISION)
+        assert triggered.value.skip_when_already_exists
+
+
+def test_nobody_is_asked_when_a_gate_broke_but_none_is_closed(settings: Settings) -> None:
+    judge(settings, success=True)
+    with pytest.raises(AirflowSkipException, match="nobody is asked"):
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_nobody_is_asked_twice_about_what_was_decided(settings: Settings, choice: str) -> None:
+    judge(settings)
+    decide(settings, choice, "ada", "because")
+    with pytest.raises(AirflowSkipException, match="nobody is asked"):
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
+
+
+def test_a_gate_that_closed_again_is_asked_about_again(settings: Settings) -> None:
+    judge(settings)
+    decide(settings, "wait", "ada", "because", now=NOW + timedelta(minutes=1))
+    judge(settings, at=NOW + timedelta(minutes=2))
+    with pytest.raises(DagRunTriggerException) as triggered:
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
+    assert triggered.value.dag_run_id == f"decision__{RUN}__20261120T120200.000000"
+
+
+def test_a_run_id_that_airflow_would_refuse_is_made_fit() -> None:
+    verdict = {"run_id": "by hand/../é" * 40, "_judged_at": NOW}
+    assert decision_run_id([verdict]).startswith("decision__by-hand-..--by-hand")
+    assert len(decision_run_id([verdict])) <= 250
+
+
+def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings: Settings) -> None:
+    judge(settings)
+    with pytest.raises(AirflowFailException) as failure:
+        has_new_batches(force=True)
+    assert str(failure.value).startswith(
+        f"waiting for the decision in run {DECISION} of the DAG quality_decision (Airflow: Required Actions): "
+    )
+    assert "silver.transactions (unique_ids)" in str(failure.value)
+    assert "report: file:///quality/8.html" in str(failure.value)
+
+
+def test_after_wait_the_next_run_names_who_decided_and_how_to_decide_otherwise(settings: Settings) -> None:
+    judge(settings)
+    decide(settings, "wait", "ada", "the bank looks into it", now=NOW + timedelta(minutes=1))
+    with pytest.raises(AirflowFailException) as failure:
+        has_new_batches(force=False)
+    for part in (
+        "waiting, as was decided",
+        "quality_decision is triggered again",
+        "ada decided to wait at 2026-11-20T12:01Z",
+        "the bank looks into it",
+    ):
+        assert part in str(failure.value)
+
+
+@pytest.mark.parametrize("choice", ["release anyway", "roll back"])
+def test_after_the_other_choices_the_next_run_goes_on(settings: Settings, choice: str) -> None:
+    judge(settings)
+    decide(settings, choice, "ada", "because")
+    assert has_new_batches(force=True)
+
+
+def test_a_run_by_hand_without_a_closed_gate_ends_at_once(settings: Settings, dag_bag: DagBag) -> None:
+    with pytest.raises(AirflowSkipException, match="no gate is closed: nothing to decide"):
+        ask(dag_bag).execute(TaskInstance().context())
+
+
+def test_the_question_is_asked_with_what_the_gate_told(settings: Settings, dag_bag: DagBag, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
+    judge(settings)
+    failures = [{"table": "silver.transactions", "expectation": "unique_ids", "found": "{{ 7 * 7 }} | `x`", "expected": "at most 0"}]
+    ti = TaskInstance({("silver_gate", "failures"): failures})
+    with pytest.raises(TaskAwaitingInput):
+        ask(dag_bag).execute(ti.context())
+    (detail,) = told
+    assert detail["options"] == list(CHOICES)
+    assert detail["subject"] == "Gate silver closed: release anyway, roll back or wait?"
+    assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in detail["body"]
+    assert set(detail["params"]) == {"reason"}
+    assert ti.pushed["asked"] == [f"silver.transactions {RUN} 2026-11-20T12:00:00+00:00"]
+
+
+def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
+    verdict = {"run_id": RUN, "layer": "silver", "table": "silver.transactions", "report": "file:///quality/8.html", "decision": None}
+    text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW}], [], 7)
+    for part in (
+        f"`{RUN}`",
+        "`file:///quality/8.html`",
+        "| unique_ids | see the report |",
+        "Readers see release 7.",
+        "return to release 7",
+        *CHOICES,
+    ):
+        assert part in text
+    waiting = {"who": "ada", "why": "a\nb", "decided_at": NOW, "choice": "wait"}
+    text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW, "decision": waiting}], [], None)
+    assert "`ada` decided to wait at 2026-11-20 12:00 UTC: `a b`" in text
+    assert "no release: there is none yet" in text
+
+
+def test_an_answer_is_choice_who_and_why(settings: Settings, dag_bag: DagBag) -> None:
+    judge(settings)
+    ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
+    answer = ask(dag_bag).execute_complete(ti.context(), event(" the bank confirmed it\n", "roll back"))
+    assert answer == {"choice": "roll back", "who": "ada", "why": "the bank confirmed it"}
+
+
+def test_an_answer_to_another_question_is_not_taken(settings: Settings, dag_bag: DagBag) -> None:
+    judge(settings)
+    ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
+    judge(settings, table="silver.accounts", at=NOW + timedelta(seconds=1))
+    with pytest.raises(AirflowException, match="answer of ada was not taken: found other closed verdicts now") as failure:
+        ask(dag_bag).execute_complete(ti.context(), event())
+    assert not isinstance(failure.value, AirflowFailException)  # so it is asked again
+
+
+def test_an_answer_that_nobody_needs_any_more_is_not_recorded(settings: Settings, dag_bag: DagBag) -> None:
+    judge(settings)
+    judge(settings, success=True, at=NOW + timedelta(minutes=1))
+    with pytest.raises(AirflowSkipException, match="answer of ada was not recorded"):
+        ask(dag_bag).execute_complete(TaskInstance().context(), event())
+
+
+@pytest.mark.parametrize(
+    "why", [None, "", " \n ", "x" * 1_000_000, "a\0b", "a\x1bb", "\ud800", 7, ["x"], {"x": 1}], ids=lambda value: repr(value)[:30]
+)
+def test_an_answer_without_a_usable_reason_is_not_taken(why: Any) -> None:
+    with pytest.raises(AirflowException, match=r"answer of ada was not taken: .*answer again") as failure:
+        read_answer(event(why))
+    assert len(str(failure.value)) < 300
+
+
+@pytest.mark.parametrize("answer", [event(user=None), event(choice="delete everything"), {**event(), "chosen_options": []}, {}])
+def test_an_answer_by_nobody_or_without_a_choice_is_not_taken(answer: dict[str, Any]) -> None:
+    with pytest.raises(AirflowException, match="answer again"):
+        read_answer(answer)
+
+
+def test_the_form_refuses_a_reason_of_a_megabyte(dag_bag: DagBag) -> None:
+    reason = ask(dag_bag).params.get_param("reason")
+    assert reason.resolve("x" * 1000) == "x" * 1000
+    assert LONGEST_TEXT >= 1000
+    for value in ("x" * 1_000_000, 7, None, ["x"]):
+        with pytest.raises(ParamValidationError):
+            reason.resolve(value)
+
+
+@pytest.mark.parametrize("why", HOSTILE)
+def test_a_reason_reaches_the_job_as_it_is(dag_bag: DagBag, tmp_path: Path, why: str) -> None:
+    decide_task: Any = dag_bag.dags["quality_decision"].get_task("decide")
+    answer = read_answer(event(why, "release anyway", {"id": "7", "name": "{{ run_id }}"}))
+    arguments = decide_task.render_template(decide_task.arguments, {"ti": TaskInstance({("ask", "return_value"): answer})})
+    seen = tmp_path / "seen"
+    command = (sys.executable, "-c", f"import json, sys; json.dump(sys.argv[1:], open({str(seen)!r}, 'w'))")
+    Job(task_id="decide", arguments=arguments, command=command).execute(Context(run_id="r"))
+    assert json.loads(seen.read_text()) == ["decide", "release-anyway", "--who={{ run_id }}", f"--why={' '.join(why.split())}"]
+
+
+def test_medallion_is_started_unless_the_decision_is_to_wait(dag_bag: DagBag) -> None:
+    start: Any = dag_bag.dags["quality_decision"].get_task("start_medallion")
+    assert (start.trigger_dag_id, start.conf) == ("medallion", {"force": True})
+    skip_when_waiting(TaskInstance({("ask", "return_value"): {"choice": "roll back"}}).context())
+    with pytest.raises(AirflowSkipException):
+        skip_when_waiting(TaskInstance({("ask", "return_value"): {"choice": "wait"}}).context())
+
+
+def test_what_is_waited_for_is_the_newest_closed_verdict() -> None:
+    verdicts = [
+        {"run_id": run, "_judged_at": NOW + timedelta(seconds=second), "decision": None} for second, run in ((1, "late"), (0, "early"))
+    ]
+    assert "decision__late__20261120T120001" in waits_for(verdicts)

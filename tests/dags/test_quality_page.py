@@ -1,0 +1,293 @@
+"""The page "Quality": nothing without a login, what it says, and what it must never say."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow import plugins_manager
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from include.quality_page.app import app, may_read
+from include.quality_page.masking import mask_detail, mask_key, mask_value
+from spark_jobs import tables
+from spark_jobs.settings import ROOT, Settings, read_settings
+from tests.dags import quality_rows as rows
+
+RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
+CUSTOMERS = "/quarantine?table=silver.customers_quarantine"
+PAGES = ("/", "/table?name=silver.customers_quarantine", RUN, CUSTOMERS, "/quarantine", "/data_docs/index.html", "/static/plotly.min.js")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "a home"))
+    return read_settings()
+
+
+@pytest.fixture
+def anyone() -> TestClient:
+    """A browser without a login; the application lies at the same place as in Airflow."""
+    airflow = FastAPI(openapi_url=None)
+    airflow.mount("/quality", app)
+    return TestClient(airflow, base_url="http://airflow.example/quality", follow_redirects=False)
+
+
+@pytest.fixture
+def reader(anyone: TestClient) -> Iterator[TestClient]:
+    """A browser of somebody who may read."""
+    app.dependency_overrides[may_read] = lambda: None
+    yield anyone
+    app.dependency_overrides.clear()
+
+
+def test_no_route_answers_without_a_login(home: Settings, anyone: TestClient) -> None:
+    rows.fill(home, 1)
+    routes = {route.path for route in app.routes if isinstance(route, APIRoute)}
+    assert routes == {"/", "/table", "/run", "/quarantine", "/data_docs/{path:path}", "/static/{name}"}
+    assert len(app.routes) == len(routes)  # nothing beside them: mounts and generated pages ask no login
+    answers = {path: anyone.get(path).status_code for path in (*PAGES, "/data_docs/", "/data_docs/a/b.html", "/static/page.css", "/table")}
+    assert set(answers.values()) == {401}, answers
+    assert anyone.get("/anything").status_code == 404
+
+
+def test_airflow_finds_the_plugin_and_imports_nothing_of_ours_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow.settings.PLUGINS_FOLDER", str(ROOT / "include/quality_page/plugins"))
+    plugins, errors = plugins_manager._get_plugins.__wrapped__()
+    assert errors == {}
+    (plugin,) = [each for each in plugins if each.name == "quality"]
+    assert [each["url_prefix"] for each in plugin.fastapi_apps] == ["/quality"]
+    assert [(each["destination"], each["href"].split("?")[0]) for each in plugin.external_views] == [
+        ("nav", "quality/"),
+        ("dag_run", "quality/run"),
+    ]
+    text = (ROOT / "include/quality_page/plugins/quality.py").read_text()
+    assert "\nfrom include" not in text
+    assert "\nimport include" not in text
+
+
+def test_every_table_with_its_last_runs_and_the_charts(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 3)
+    text = reader.get("/").text
+    assert "Readers see release 3 " in text
+    for layer in tables.LAYERS.values():
+        for table in layer:
+            assert f">{table.name}</a>" in text
+    assert text.count('class="run passed"') == 23 * 3 - 1
+    assert text.count('class="run closed"') == 1
+    assert text.count('class="chart"') == 4
+    assert "customers district_id_whole" in text
+    assert '/quality/data_docs/validations/silver/customers_quarantine/run/3.html"' in text
+    assert "/dags/medallion/runs/scheduled__2026-03-01T00%3A15%3A00%2B00%3A00" in text
+    assert "http://" not in text.replace("http://airflow.example", "")
+
+
+def test_an_overruled_verdict_shows_who_and_why(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 3)
+    table = "/table?name=silver.customers_quarantine"
+    assert ">CLOSED<" in reader.get(table).text
+    rows.write(home, tables.DECISIONS, [rows.decision(3, "silver", "wait", "Olga", "asked the bank")])
+    assert ">CLOSED<" in reader.get(table).text
+    assert "wait, by Olga" in reader.get(table).text
+    rows.write(home, tables.DECISIONS, [rows.decision(3, "silver", "release anyway", "Ivan", "known <b>rows</b>", minutes=2)])
+    for page in (table, "/", RUN):
+        text = reader.get(page).text
+        assert ">overruled<" in text
+        assert "release anyway, by Ivan at 2026-03-01 00:17 UTC: known &lt;b&gt;rows&lt;/b&gt;" in text
+        assert ">CLOSED<" not in text
+
+
+def test_from_a_run_to_its_broken_rows(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 3, rows_a_run=2)
+    run = reader.get(RUN).text
+    way = "/quality/quarantine?table=silver.customers_quarantine&amp;first_batch=3&amp;last_batch=3"
+    assert run.index("quarantined_rows") < run.index(way) < run.index("bronze.transactions")  # closed gates come first
+    text = reader.get(way.removeprefix("/quality").replace("&amp;", "&")).text
+    assert "2 rows" in text
+    assert "customers 0:3001" in text
+    assert "customers 0:2001" not in text
+    assert "district_id_whole: found string" in text
+    assert "No gate has judged anything" in reader.get(RUN.replace("medallion", "bronze_ingestion")).text
+
+
+def test_a_job_that_was_started_by_hand_has_no_dag_run(home: Settings, reader: TestClient) -> None:
+    rows.write(home, tables.QUALITY_RESULTS, [rows.verdict(1, "silver.customers") | {"run_id": "0123456789abcdef" * 2, "report": None}])
+    text = reader.get("/table?name=silver.customers").text
+    assert "run 0123456789abcdef" in text
+    assert "/runs/" not in text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_shows_personal_data(home: Settings, reader: TestClient, path: str) -> None:
+    rows.fill(home, 1)
+    personal = " ".join(rows.PERSONAL.values())
+    hostile = [
+        rows.quarantined(
+            2, "transactions", 1, rows.customer(), ["transaction_id_present"], f"transaction_id_present: found string {personal}"
+        ),
+        rows.quarantined(2, "transactions", 2, personal.encode(), ["parseable"], personal),
+        rows.quarantined(2, "transactions", 3, b"[" + rows.customer() + b"]", ["parseable"]) | {"key": personal.encode()},
+        rows.quarantined(
+            2, "transactions", 4, rows.customer(amount=rows.PERSONAL["phone"], type=rows.PERSONAL["fullName"]), ["type_known"]
+        ),
+    ]
+    rows.write(home, tables.TRANSACTIONS_QUARANTINE, hostile)
+    text = reader.get(path).text
+    assert [value for value in rows.PERSONAL.values() if value in text] == []
+
+
+def test_rows_are_paged_newest_first_and_filtered(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 3, rows_a_run=40)
+    other = [
+        rows.quarantined(9, "customers", 9000, None, ["key_present", "parseable"]),
+        rows.quarantined(9, "customers", 9001, b"{", ["parseable"]),
+    ]
+    rows.write(home, tables.CUSTOMERS_QUARANTINE, other)
+    first, third = (reader.get(f"{CUSTOMERS}&page={page}").text for page in (1, 3))
+    assert "122 rows" in first
+    assert "Page 1 of 3" in first
+    assert first.index("customers 0:9000<") < first.index("customers 0:3000<")
+    assert "no value" in first
+    assert "customers 0:1039<" in third
+    assert "parseable (2)" in first
+    assert "district_id_whole (120)" in first
+    chosen = reader.get(f"{CUSTOMERS}&rule=key_present&first_batch=9").text
+    assert "1 rows" in chosen
+    assert "customers 0:9001" not in chosen
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/quarantine?table=silver.customers",
+        "/quarantine?rule=x'%20or%20true",
+        "/quarantine?first_batch=-1",
+        "/quarantine?page=0",
+        "/table?name=control.batches",
+        "/data_docs/../secret",
+        "/data_docs/%2e%2e/secret",
+        "/data_docs/..%2fsecret",
+        "/data_docs//etc/passwd",
+        "/data_docs/link.html",
+        "/data_docs/%00",
+        "/data_docs/" + "x" * 5000,
+        "/data_docs/validations",
+        "/static/app.py",
+        "/static/..%2fapp.py",
+    ],
+)
+def test_what_nobody_may_ask_for(home: Settings, reader: TestClient, path: str) -> None:
+    (home.quality / "data_docs/validations").mkdir(parents=True)
+    (home.quality / "secret").write_text("secret")
+    (home.quality / "data_docs/link.html").symlink_to(home.quality / "secret")
+    answer = reader.get(path)
+    assert answer.status_code in (404, 422)
+    assert "secret" not in answer.text.replace(path, "")
+
+
+def test_reports_are_served_and_load_nothing_from_elsewhere(home: Settings, reader: TestClient) -> None:
+    page = home.quality / "data_docs/validations/a b/1.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("<p>report")
+    answer = reader.get("/data_docs/validations/a%20b/1.html")
+    assert (answer.text, answer.headers["content-type"]) == ("<p>report", "text/html; charset=utf-8")
+    assert "http" not in answer.headers["content-security-policy"]
+    assert "'unsafe-inline'" not in reader.get("/").headers["content-security-policy"].split("script-src")[1].split(";")[0]
+
+
+def test_nothing_yet_is_told(home: Settings, reader: TestClient) -> None:
+    for path in ("/", RUN, CUSTOMERS, "/table?name=silver.customers"):
+        assert f"found no warehouse at {home.warehouse}" in reader.get(path).text
+    home.warehouse.mkdir(parents=True)
+    text = reader.get("/").text
+    assert "found no warehouse" not in text
+    assert text.count("not judged yet") == 23
+    assert text.count("Nothing to draw") == 4
+
+
+def test_a_table_that_cannot_be_read_is_named_and_the_rest_is_shown(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 2)
+    for log in (home.warehouse / "silver/customers_quarantine/_delta_log").iterdir():
+        log.write_text("rubbish")
+    for path in ("/", CUSTOMERS):
+        answer = reader.get(path)
+        assert answer.status_code == 200
+        assert answer.text.count("silver.customers_quarantine cannot be read") == 1
+    text = reader.get("/").text
+    assert (text.count('class="chart"'), text.count("Nothing to draw")) == (3, 1)
+
+
+def test_unusable_settings_are_an_error_of_the_page(reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGER_LARGE_CREDIT", "much")
+    answer = reader.get("/")
+    assert (answer.status_code, "LEDGER_LARGE_CREDIT" in answer.text) == (500, True)
+
+
+def test_ten_thousand_results_take_less_than_a_second(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 440, rows_a_run=20)
+    reader.get("/")  # the first one imports what all need
+    begun = time.perf_counter()
+    text = reader.get("/").text
+    assert time.perf_counter() - begun < 1
+    assert text.count('class="run ') == 23 * 20
+    assert len(text) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, [("", "no value")]),
+        (b"", [("", "0 bytes, not JSON")]),
+        (b"\xff\xfeJan", [("", "5 bytes, not UTF-8")]),
+        (b"Jan Novak", [("", "9 bytes, not JSON")]),
+        (b'{"amount": NaN}', [("", "15 bytes, not JSON")]),
+        (b'["Jan"]', [("", "no object: array of 1")]),
+        (b'"Jan"', [("", "no object: text of 3 characters")]),
+        (b"[" * 50_000, [("", "50,000 bytes, nested too deep")]),
+        (b"9" * 70_000, [("", "70,000 bytes, too many to be shown")]),
+        (b'{"amount": ' + b"9" * 6000 + b"}", [("amount", "number of 6,000 characters")]),
+        (b'{"amount": 1e2, "balance": "1.00"}', [("amount", "1e2"), ("balance", "text of 4 characters")]),
+        (b'{"type": "credit", "operation": "Jan"}', [("type", "credit"), ("operation", "text of 3 characters")]),
+        (b'{"transactionId": "T1\\n", "accountId": "A00000001"}', [("transactionId", "text of 3 characters"), ("accountId", "A00000001")]),
+        (b'{"amount": 1, "amount": "Jan"}', [("amount", "text of 3 characters")]),
+        (
+            b'{"person": {"name": "Jan"}, "a": [1], "b": null, "c": true}',
+            [("person", "object of 1"), ("a", "array of 1"), ("b", "null"), ("c", "true or false")],
+        ),
+        (
+            b'{"Jan Novak": 1, "\\ud800": 2}',
+            [("(a name of 9 characters)", "number of 1 characters"), ("(a name of 1 characters)", "number of 1 characters")],
+        ),
+    ],
+    ids=repr,
+)
+def test_masked_values_of_transactions(value: bytes | None, expected: list[tuple[str, str]]) -> None:
+    assert mask_value("transactions", value) == expected
+
+
+def test_of_customers_no_content_is_shown() -> None:
+    masked = dict(mask_value("customers", rows.customer(updateTime=1, birthDate="1990-01-01")))
+    assert set(masked) == {"customerId", *rows.PERSONAL, "districtId", "updateTime", "birthDate"}
+    assert all("characters" in text for text in masked.values())
+
+
+def test_many_fields_are_not_all_shown() -> None:
+    masked: list[tuple[str, Any]] = mask_value("transactions", str({f"f{n}": n for n in range(1000)}).replace("'", '"').encode())
+    assert (len(masked), masked[-1]) == (41, ("", "960 more fields"))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [(None, "no key"), (b"C00000001", "C00000001"), (b"Jan", "3 bytes"), (b"C1\n", "3 bytes"), (b"\xff", "1 bytes")]
+)
+def test_masked_keys(key: bytes | None, expected: str) -> None:
+    assert mask_key(key) == expected
+
+
+def test_masked_details() -> None:
+    detail = "a: found string Jan; b: found number; b: found nothing; c: found no key; unknown fields: x"
+    assert mask_detail(["a", "b", "c", "d"], detail) == ["a: found string", "b: found number", "c: found no key", "d"]
+    assert mask_detail(["parseable"], "parseable: found 12 bytes of value") == ["parseable: found 12 bytes of value"]
+    assert mask_detail(["x"], None) == ["x"]

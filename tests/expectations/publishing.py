@@ -1,0 +1,64 @@
+"""Releases without gates: verdicts that all pass, and a day on which a release is published."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from spark_jobs import control, releases
+from spark_jobs.settings import Settings
+from spark_jobs.tables import LAYERS, QUALITY_RESULTS, RELEASES
+from spark_jobs.written import source_of
+from tests.expectations.warehouse import at, bronze, daily, run_of, transaction, write
+
+EVERY_TABLE = [table for layer in LAYERS.values() for table in layer]
+
+
+def pass_gates(settings: Settings, last_batch: int = 2) -> None:
+    """A verdict on every table as it is now; batch 1 is the last one of customers and accounts."""
+    common = {"run_id": "r", "success": True, "evaluated": 1, "failed": 0, "_judged_at": datetime.now(UTC), "_first_batch": 1}
+    rows = [
+        common
+        | {
+            "layer": table.layer,
+            "table": table.name,
+            "suite": table.name,
+            "version": DeltaTable(str(table.path(settings))).version(),
+            "_last_batch": last_batch if source_of(table) == "transactions" else 1,
+        }
+        for table in EVERY_TABLE
+    ]
+    control.append(settings, QUALITY_RESULTS, rows)
+
+
+def publish(settings: Settings, last_batch: int = 2) -> int:
+    """Release every table as it is now."""
+    pass_gates(settings, last_batch)
+    return releases.publish(settings)
+
+
+def one_more(settings: Settings, batch: int) -> None:
+    """A batch of one debit of 1.00, at 12 o'clock: bronze and silver, not gold."""
+    place = at(1, batch, batch)
+    write(settings, {"bronze.transactions": [bronze(place, b"T", b"{}")]})
+    write(settings, {"silver.transactions": [transaction(100 + batch, place, "Debit", "1.00", who=1, hour=12)]})
+    write(settings, {"control.batches": [run_of("silver", "silver.transactions", batch, batch, input=1, output=1)]})
+
+
+def gold_follows(settings: Settings, batch: int) -> None:
+    """Daily totals of all batches up to this one."""
+    more = batch - 2
+    credits_, debits = daily("Credit", 2, "9007199254741093.10"), daily("Debit", 2 + more, f"{40 + more}.01")
+    write(settings, {"gold.daily_totals": [credits_, debits]}, mode="overwrite")
+
+
+def released_on(settings: Settings, *days: datetime) -> None:
+    """Releases 1, 2, ... that were published on these days, all of the tables as they are now."""
+    for number, day in enumerate(days, 1):
+        rows: list[dict[str, Any]] = []
+        for table in EVERY_TABLE:
+            delta = DeltaTable(str(table.path(settings)))
+            last_batch = (2 if table.name == "bronze.transactions" else 1) if table.layer == "bronze" else None
+            rows.append({"release_id": number, "released_at": day, "table": table.name, "version": delta.version(), "rows": delta.count()})
+            rows[-1]["last_batch"] = last_batch
+        control.append(settings, RELEASES, rows)

@@ -1,0 +1,53 @@
+"""A headless Chromium, as a person's browser with a login, and the screenshots that it leaves in `artifacts/screenshots`."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from include.stack import airflow
+from include.stack.endpoints import read_endpoints
+from spark_jobs.settings import ROOT
+
+SCREENSHOTS = ROOT / "artifacts" / "screenshots"
+PATIENCE = 30_000  # milliseconds; the pages are quick, a busy machine is not
+_OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+@contextmanager
+def logged_in(home: Path) -> Iterator[Page]:
+    """A page of Airflow after the login as its one user; what it asks of other hosts than Airflow's fails. Skips without Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("found no chromium on the PATH, expected Debian's package of that name: apt-get install chromium")
+    url = read_endpoints(home)["airflow_url"]
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(_OPTIONS))
+        try:
+            context = browser.new_context(viewport={"width": 1400, "height": 900}, base_url=url)
+            context.set_default_timeout(PATIENCE)
+            page = context.new_page()
+            page.goto("/")
+            page.get_by_label("Username").fill(airflow.USER)
+            page.get_by_label("Password").fill(airflow.password_file(home).read_text())
+            page.get_by_role("button", name="Sign in").click()
+            expect(page.get_by_role("link", name="Dags").first).to_be_visible()
+            yield page
+        finally:
+            browser.close()
+
+
+def keep(page: Page, name: str) -> Path:
+    """Keep what the page shows."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    file = SCREENSHOTS / f"{name}.png"
+    page.screenshot(path=file)
+    print(f"screenshot: {file}")
+    return file

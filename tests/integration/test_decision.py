@@ -1,0 +1,197 @@
+"""A closed gate and its operator: bad rows close silver's gate, and somebody decides by mouse in Airflow's pages.
+
+Bronze is filled by a job of its own, so that each test knows what the next run of `medallion` finds.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page
+
+from include.account import close_account
+from include.demo import wait_for_dags
+from include.producer import Disturbances, Message, generated_sources, plan_messages, publish
+from include.stack import airflow
+from include.stack.airflow_api import AirflowApi
+from include.stack.endpoints import read_endpoints
+from spark_jobs import control
+from spark_jobs.releases import latest_release, newest_release
+from spark_jobs.settings import Settings
+from spark_jobs.tables import DECISIONS, GOLD, SILVER
+from tests.integration.browser import keep, logged_in
+from tests.integration.conftest import WEBHOOK_TOKEN, Alerts
+from tests.integration.ledger import Ledger
+from tests.integration.waves import new
+
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
+
+GARBAGE = 400
+RUN_SECONDS = 400
+
+
+@pytest.fixture
+def page(settings: Settings) -> Iterator[Page]:
+    with logged_in(settings.home) as page:
+        yield page
+
+
+@pytest.fixture
+def medallion(settings: Settings, api: AirflowApi) -> Iterator[str]:
+    """The DAG, switched on for the test."""
+    wait_for_dags(api, "medallion", "quality_decision")
+    api.unpause("medallion")
+    yield "medallion"
+    api._call("PATCH", "/dags/medallion", {"is_paused": True})
+
+
+def test_an_operator_waits_and_then_releases_anyway(
+    settings: Settings, api: AirflowApi, alerts: Alerts, medallion: str, page: Page
+) -> None:
+    fill_bronze(settings, garbage("first"))
+    before, told = released(settings), (len(alerts.webhook.received), len(alerts.mail.received))
+    closed = run(api, medallion, "failed")
+    assert states(api, medallion, closed) == {
+        **dict.fromkeys(["find_new_batches", "silver", "bronze_gate", "ask_for_decision"], "success"),
+        **dict.fromkeys(["gold", "gold_gate", "release"], "upstream_failed"),
+        "silver_gate": "failed",
+    }
+    assert released(settings) == before
+    (asked,) = [each for each in api.runs("quality_decision") if closed in each]
+
+    answer(page, "wait", "the bank looks into it", "decision-wait")
+    assert api.wait_for_run("quality_decision", asked, RUN_SECONDS) == "success"
+    assert states(api, "quality_decision", asked) == {"ask": "success", "decide": "success", "start_medallion": "skipped"}
+    assert newest_decision(settings) == ("wait", airflow.USER, "the bank looks into it", closed)
+    versions = Ledger(settings.home).versions()
+
+    waiting = run(api, medallion, "failed")
+    assert states(api, medallion, waiting)["find_new_batches"] == "failed"
+    assert set(states(api, medallion, waiting).values()) == {"failed", "upstream_failed", "skipped"}  # nobody is asked twice
+    line = log(settings, medallion, waiting, "find_new_batches")
+    for part in ("waiting, as was decided", "admin decided to wait at", "the bank looks into it", "quality_decision is triggered again"):
+        assert part in line
+    assert Ledger(settings.home).versions() == versions
+
+    again = api.trigger("quality_decision")
+    answer(page, "release anyway", """they are known: "{{ 7 * 7 }}"; $(id)""", "decision-release-anyway")
+    assert api.wait_for_run("quality_decision", again, RUN_SECONDS) == "success"
+    assert newest_decision(settings) == ("release anyway", airflow.USER, """they are known: "{{ 7 * 7 }}"; $(id)""", closed)
+    started = xcom(settings, "quality_decision", again, "start_medallion", "trigger_run_id")
+    assert api.wait_for_run(medallion, started, RUN_SECONDS) == "success"
+    release = newest_release(settings)
+    assert release.release_id == before + 1
+    assert close_account(settings, release).differences == []
+
+    webhook, mail = alerts.webhook.received[told[0] :], alerts.mail.received[told[1] :]
+    ((path, body),), ((_, recipients, message),) = webhook, mail  # once, however many runs have failed since
+    assert (path, recipients) == (f"/hook/{WEBHOOK_TOKEN}", ["operators@example.org"])
+    for text in (body["text"], message.get_body().get_content()):  # type: ignore[union-attr]
+        assert "gate silver is closed: failed silver.transactions_quarantine" in text
+        assert "file://" in text
+        assert "What to do: decide in Airflow" in text
+        assert "/dags/medallion/runs/" in text
+    assert [file for file in (settings.home / "stack").rglob("*.log") if WEBHOOK_TOKEN in file.read_text(errors="replace")] == []
+
+
+@pytest.mark.soak
+def test_an_operator_rolls_back(settings: Settings, api: AirflowApi, medallion: str, page: Page) -> None:
+    fill_bronze(settings, good("r", 500))
+    run(api, medallion, "success")
+    before, rows = released(settings), content(settings)
+    fill_bronze(settings, garbage("second"))
+    closed = run(api, medallion, "failed")
+    (asked,) = [each for each in api.runs("quality_decision") if closed in each]
+    assert content(settings) != rows
+
+    fill_bronze(settings, good("s", 20 * GARBAGE))  # the cause is mended: among so many, the bad rows are few
+    api._call("PATCH", "/dags/medallion", {"is_paused": True})  # its run must not hide what the roll-back did
+    answer(page, "roll back", "the source has been mended", "decision-roll-back")
+    assert api.wait_for_run("quality_decision", asked, RUN_SECONDS) == "success"
+    assert newest_decision(settings) == ("roll back", airflow.USER, "the source has been mended", closed)
+    assert content(settings) == rows
+    assert released(settings) == before
+
+    api.unpause(medallion)
+    started = xcom(settings, "quality_decision", asked, "start_medallion", "trigger_run_id")
+    assert api.wait_for_run(medallion, started, RUN_SECONDS) == "success"
+    release = newest_release(settings)
+    assert release.release_id == before + 1
+    assert close_account(settings, release).differences == []  # nothing is lost, nothing is there twice
+
+
+def garbage(name: str) -> list[Message]:
+    """Values that are no JSON, so that every row goes to quarantine."""
+    return [Message("transactions", f"{name}-{number}".encode(), b"not json") for number in range(GARBAGE)]
+
+
+def good(prefix: str, count: int) -> list[Message]:
+    """Customers, accounts and transactions, under ids of their own."""
+    plan = plan_messages(generated_sources(count, seed=5), Disturbances(seed=5))
+    return [new(each, f"{prefix}{each.key.decode()}") if each.topic == "transactions" else each for each in plan]
+
+
+def fill_bronze(settings: Settings, messages: list[Message]) -> None:
+    assert publish(settings.broker(), messages).is_delivered
+    Ledger(settings.home, settings.broker()).run("bronze --available-now")
+
+
+def run(api: AirflowApi, dag: str, expected: str) -> str:
+    """Trigger a run and wait for its end."""
+    run_id = api.trigger(dag)
+    assert api.wait_for_run(dag, run_id, RUN_SECONDS) == expected, states(api, dag, run_id)
+    return run_id
+
+
+def states(api: AirflowApi, dag: str, run_id: str) -> dict[str, str | None]:
+    return api.task_states(dag, run_id)
+
+
+def answer(page: Page, choice: str, reason: str, name: str) -> None:
+    """Open the one required action from the list, read it, give the reason, press the button."""
+    page.goto("/required_actions?response_received=false")
+    page.get_by_role("link", name=re.compile("^Gate .*silver.* closed")).click()
+    page.get_by_text("Readers see").wait_for()
+    button = page.get_by_role("button", name=choice, exact=True)
+    assert button.is_disabled()  # a reason is required
+    page.locator("[name=element_reason]").fill(reason)
+    keep(page, name)
+    button.click()
+    page.get_by_text("Response received at").wait_for()
+    keep(page, f"{name}-done")
+
+
+def released(settings: Settings) -> int:
+    """The number of the newest release, 0 where there is none."""
+    return max((int(row["release_id"]) for row in latest_release(settings)), default=0)
+
+
+def newest_decision(settings: Settings) -> tuple[str, str, str, str]:
+    row = max(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"])
+    return row["choice"], row["who"], row["why"], row["run_id"]
+
+
+def content(settings: Settings) -> dict[str, list[str]]:
+    """Every row of silver and gold as it is now."""
+    ledger = Ledger(settings.home)
+    return {table.name: sorted(map(repr, ledger.rows(table))) for table in (*SILVER, *GOLD) if ledger.exists(table)}
+
+
+def get(settings: Settings, path: str) -> Any:
+    """Any other call of Airflow's REST API."""
+    with httpx.Client(base_url=read_endpoints(settings.home)["airflow_url"], timeout=30, trust_env=False) as client:
+        user = {"username": airflow.USER, "password": airflow.password_file(settings.home).read_text()}
+        token = client.post("/auth/token", json=user).raise_for_status().json()["access_token"]
+        return client.get(f"/api/v2{path}", headers={"Authorization": f"Bearer {token}"}).raise_for_status().json()
+
+
+def xcom(settings: Settings, dag: str, run_id: str, task: str, key: str) -> str:
+    return str(get(settings, f"/dags/{dag}/dagRuns/{run_id}/taskInstances/{task}/xcomEntries/{key}?deserialize=true")["value"])
+
+
+def log(settings: Settings, dag: str, run_id: str, task: str) -> str:
+    folder = settings.home / "stack/airflow/logs" / f"dag_id={dag}" / f"run_id={run_id}" / f"task_id={task}"
+    return "".join(file.read_text() for file in Path(folder).glob("*.log"))

@@ -1,0 +1,93 @@
+"""What Spark, Java and Arrow say of a value that they cannot read: it is in none of our logs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import control
+from spark_jobs.errors import first_line
+from spark_jobs.masking import mask_error
+from spark_jobs.session import LOG_SETTINGS
+
+NAME = "Zdenka O'Novak"
+PHONE = "367171684055.55"
+IN_SPARK = [
+    "cast(v as int)",
+    "to_date(v, 'yyyy-MM-dd')",
+    "cast(parse_json(concat('\"', v, '\"')) as int)",
+    "parse_json(concat('{\"', v))",
+    "cast(cast(n as decimal(30,2)) as decimal(5,2))",
+    "map(v, 1, v, 2)",
+    "raise_error(v)",
+    "to_binary(v, 'hex')",
+]
+IN_ARROW = [
+    "cast(v as int)",
+    "to_timestamp(v)",
+    "cast(v as boolean)",
+    "cast(cast(n as decimal(30,2)) as decimal(5,2))",
+    "cast(v as interval)",
+]
+
+
+def error_of(action: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception, match=r"(?i)zdenka|367171684055") as failure:  # or the case says nothing
+        action()
+    return failure.value
+
+
+def is_clean(text: str) -> bool:
+    return not any(part in text.lower() for part in ("zdenka", "novak", PHONE))
+
+
+@pytest.mark.parametrize("expression", IN_SPARK)
+def test_an_error_of_spark_quotes_no_value(spark: SparkSession, expression: str, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = spark.createDataFrame([(NAME, PHONE)], "v string, n string").select(F.expr(expression))
+    error = error_of(rows.collect)
+    assert is_clean(mask_error(f"{type(error).__name__}: {error}"))
+    assert is_clean(first_line(error))
+    assert "[" in first_line(error)  # the condition is still named
+    assert is_clean(capfd.readouterr().err)  # PySpark's own loggers
+
+
+@pytest.mark.parametrize("expression", IN_ARROW)
+def test_an_error_of_arrow_quotes_no_value(tmp_path: Path, expression: str) -> None:
+    write_deltalake(str(tmp_path), pa.table({"v": [NAME], "n": [PHONE]}))
+    error = error_of(lambda: control.query(DeltaTable(str(tmp_path)), f"select {expression} from t"))
+    assert is_clean(first_line(error))
+    assert "Arrow error: " in first_line(error)
+
+
+def test_what_spark_logs_itself_quotes_no_value(spark: SparkSession) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    pattern = next(line for line in LOG_SETTINGS.read_text().splitlines() if ".pattern = " in line).split(" = ", 1)[1]
+    log4j = jvm.org.apache.logging.log4j
+    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern(pattern).build()
+    for text in (
+        f"[CAST_INVALID_INPUT] The value '{NAME}' of the type \"STRING\" cannot be cast. SQLSTATE: 22018",
+        f"[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records: {NAME}.\nParse Mode: FAILFAST. SQLSTATE: 22023",
+        f'For input string: "{NAME}"',
+        f"Text '{NAME}' could not be parsed at index 0",
+    ):
+        message = log4j.message.SimpleMessage(f"Exception in task 0.0: {text}")
+        builder = log4j.core.impl.Log4jLogEvent.newBuilder().setLoggerName("a.Executor").setLevel(log4j.Level.ERROR).setMessage(message)
+        for event in (builder.build(), builder.setThrown(jvm.java.lang.RuntimeException(text)).build()):
+            line = layout.toSerializable(event)
+            assert is_clean(line), line
+            assert "ERROR Executor: Exception in task 0.0: " in line
+            assert "not shown" in line
+
+
+def test_other_errors_are_told_as_they_are() -> None:
+    for text in (
+        "no broker: run make up",
+        "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found. SQLSTATE: 42P01",
+        "found 'x', expected y",
+    ):
+        assert mask_error(text) == text
