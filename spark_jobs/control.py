@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -69,10 +70,10 @@ def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["last_batch"]))
 
 
-def versions_read_by_gold(settings: Settings) -> dict[str, int]:
-    """The versions of silver's tables that the newest gold run read, by name; none where gold never ran."""
+def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
+    """The versions of silver's tables that the newest gold run (that ended by `upto`) read, by name; none where there was none."""
     rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == "gold" and row["_read_versions"]]
-    read_versions = [json.loads(row["_read_versions"]) for row in rows]
+    read_versions = [json.loads(row["_read_versions"]) for row in rows if upto is None or row["finished_at"] <= upto]
     return max(read_versions, key=lambda versions: sum(versions.values()), default={})  # versions only rise
 
 

@@ -19,7 +19,7 @@ from expectations.row_rules import RuleSet, read_rules
 from spark_jobs import control, sinks, sources, tables
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, history, recompute, transactions
+from spark_jobs.silver import corrections, history, known, recompute, transactions
 from spark_jobs.silver.corrections import PLACE
 from spark_jobs.silver.judge import is_valid
 from spark_jobs.silver.redrive_plan import APPLICATION, Plan, Topic, is_halfway, last_write
@@ -68,6 +68,8 @@ class _Result:
 
 def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> None:
     """Append the plan's corrections, judge its rows again, put those that pass in their old places and record what happened."""
+    for name, value in known.SESSION.items():
+        spark.conf.set(name, value)
     if added := corrections.append(settings, plan.corrections, datetime.now(UTC)):
         log.info("control.corrections: %d added", added)
     for topic in plan.topics:
@@ -91,7 +93,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     quarantine = _change(topic.quarantine, rows, recompute.updated_quarantine(rows, result.judged))
     number = last_write(settings, topic)  # all is computed and kept by now: from here on the tables change
     for table, changed in result.changes:
-        if not changed.isEmpty():
+        if table == topic.silver or not changed.isEmpty():  # a re-drive is known by the version that it gives the silver table
             number += 1
             _merge(changed, settings, table, number)
     _record(drive, outcomes, plan, run_id)
