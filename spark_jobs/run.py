@@ -102,12 +102,14 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
-    """Judge quarantined rows again, by the newest rules or with corrected values."""
+    """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
+    rollback.finish(settings)
     with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="redrive"):
         from spark_jobs.silver import redrive, redrive_plan
 
         plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections)
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        retention.bring_up_to_date(settings, (*tables.SILVER, *tables.SILVER_INDEXES))
         rule_sets.register(settings, (topic.name for topic in plan.topics))
         redrive.run(start_session(settings, "ledger redrive"), settings, plan, options.run_id)
 

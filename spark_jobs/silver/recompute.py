@@ -14,12 +14,12 @@ from spark_jobs.silver.judge import is_valid
 
 def within(rows: DataFrame, places: DataFrame) -> DataFrame:
     """The rows that lie at these coordinates."""
-    return rows.join(places, on=PLACE, how="left_semi")
+    return rows.join(places, on=PLACE, how="left_semi").select(*rows.columns)
 
 
 def without(rows: DataFrame, places: DataFrame) -> DataFrame:
     """The rows that lie elsewhere."""
-    return rows.join(places, on=PLACE, how="left_anti")
+    return rows.join(places, on=PLACE, how="left_anti").select(*rows.columns)
 
 
 def touched_ids(passed: DataFrame, judged: DataFrame, silver: DataFrame, duplicates: DataFrame) -> DataFrame:
