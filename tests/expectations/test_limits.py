@@ -81,3 +81,14 @@ def test_within_its_limit_a_gate_judges_as_it_does_without(copy_home: Copy) -> N
     gates.run(settings, "bronze", "run", now=LOADED, limit_seconds=120)
     rows = control.read(settings, QUALITY_RESULTS).to_pylist()
     assert {(row["table"], row["success"], row["failed"]) for row in rows} == {(table.name, True, 0) for table in LAYERS["bronze"]}
+
+
+def test_an_error_inside_great_expectations_closes_the_gate(copy_home: Copy) -> None:
+    """A stored suite that it cannot read."""
+    settings = copy_home()
+    stored = settings.quality / "gx" / "expectations" / "bronze.transactions.json"
+    stored.parent.mkdir(parents=True)
+    stored.write_text("{")
+    with pytest.raises(GateClosed, match=r"bronze\.accounts great_expectations: found \w+: .*, expected no error"):
+        gates.run(settings, "bronze", "run", now=LOADED)
+    assert {row["success"] for row in control.read(settings, QUALITY_RESULTS).to_pylist()} == {False}
