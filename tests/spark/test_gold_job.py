@@ -210,10 +210,10 @@ def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def test_gold_follows_rows_that_come_change_and_go(interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow(interpreted, tmp_path, 6, monkeypatch)
+    follow(interpreted, tmp_path, 102, monkeypatch)  # killed after the first table
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", range(10))
 def test_gold_follows_whatever_happens(interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     follow(interpreted, tmp_path, seed, monkeypatch)
