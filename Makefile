@@ -40,6 +40,7 @@ soak: setup ## the long tests, many seeds
 
 bench: setup ## benchmarks, as a printed table
 	@$(PY) -m tests.benchmarks
+	@$(PY) -m tests.benchmarks.gate_cost
 
 lint: setup ## format, lint, types, and the files that no test runs; repairs nothing
 	$(BIN)/ruff format --check .

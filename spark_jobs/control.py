@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ def query(table: DeltaTable, sql: str) -> pa.Table:
     return pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
 
 
-def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], once: tuple[str, int] | None = None) -> None:
+def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
     """Append rows in one commit, under the table's lease.
 
     `once` = (application, version) makes a repetition a no-op, as Delta's transaction identifiers do.
@@ -37,7 +38,7 @@ def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], onc
         append_held(settings, table, rows, once)
 
 
-def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]], once: tuple[str, int] | None = None) -> None:
+def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
     ensure_tables(settings, [table])
     target = DeltaTable(str(table.path(settings)))
@@ -45,7 +46,8 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
     if once and done is not None and done >= once[1]:
         return
     properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
-    write_deltalake(target, pa.Table.from_pylist(list(rows), schema=_schema(table)), mode="append", commit_properties=properties)
+    data = rows.cast(_schema(table)) if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=_schema(table))
+    write_deltalake(target, data, mode="append", commit_properties=properties)
 
 
 def generation(settings: Settings) -> int:
@@ -68,10 +70,10 @@ def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["last_batch"]))
 
 
-def versions_read_by_gold(settings: Settings) -> dict[str, int]:
-    """The versions of silver's tables that the newest gold run read, by name; none where gold never ran."""
+def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
+    """The versions of silver's tables that the newest gold run (that ended by `upto`) read, by name; none where there was none."""
     rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == "gold" and row["_read_versions"]]
-    read_versions = [json.loads(row["_read_versions"]) for row in rows]
+    read_versions = [json.loads(row["_read_versions"]) for row in rows if upto is None or row["finished_at"] <= upto]
     return max(read_versions, key=lambda versions: sum(versions.values()), default={})  # versions only rise
 
 

@@ -22,6 +22,7 @@ from expectations.profile import Profile, Query, measure_table
 from expectations.suites import Suite, SuiteError, read_suite_file
 from spark_jobs import control
 from spark_jobs.errors import GateClosed, SettingsError
+from spark_jobs.masking import mask_error
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS, RELEASES, Table
 from spark_jobs.written import Written, open_query, source_of
@@ -137,8 +138,8 @@ def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
 
 
 def tell(line: str) -> None:
-    """A line of the command's output."""
-    sys.stdout.write(f"{line}\n")
+    """A line of the command's output, masked as a log is."""
+    sys.stdout.write(f"{mask_error(line)}\n")
 
 
 def _released_batch(settings: Settings, since: int, bronze: str) -> int:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, LAYERS, RELEASES, Table
+from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER, Table
 from spark_jobs.verdicts import newest_verdicts
 from spark_jobs.written import newest_batch, source_of
 
@@ -85,9 +85,13 @@ def latest_release(settings: Settings) -> list[dict[str, Any]]:
 
 
 def has_unreleased_batches(settings: Settings) -> bool:
-    """Whether bronze has batches that the newest release lacks."""
-    released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
-    return any((newest_batch(settings, table) or 0) > released.get(table.name, 0) for table in BRONZE)
+    """Whether bronze has batches that the newest release lacks, or silver changed without any, as by a re-drive."""
+    released = {row["table"]: row for row in latest_release(settings)}
+    batches = {name: row["last_batch"] or 0 for name, row in released.items()}
+    if any((newest_batch(settings, table) or 0) > batches.get(table.name, 0) for table in BRONZE):
+        return True
+    changed = (table for table in SILVER if table.name in released)
+    return any(DeltaTable(str(table.path(settings))).version() > released[table.name]["version"] for table in changed)
 
 
 def _release(rows: Iterable[dict[str, Any]]) -> Release:

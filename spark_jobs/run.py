@@ -23,7 +23,6 @@ from spark_jobs import (
     releases,
     retention,
     rollback,
-    rule_sets,
     tables,
     verdicts,
     written,
@@ -32,8 +31,12 @@ from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.masking import MaskingFormatter
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.silver import rule_sets
 
 log = logging.getLogger("ledger")
+
+
+_REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -92,9 +95,23 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
         if not unread:
             log.info("silver: nothing to do, bronze has no batch that silver lacks")
             return
-        from spark_jobs.silver import job
+        from spark_jobs.silver import job, redrive_plan
 
+        redrive_plan.refuse_halfway(settings)
         job.run(start_session(settings, "ledger silver"), settings, options.run_id, unread)
+
+
+def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
+    """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
+    rollback.finish(settings)
+    with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="redrive"):
+        from spark_jobs.silver import redrive, redrive_plan
+
+        plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections)
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+        retention.bring_up_to_date(settings, (*tables.SILVER, *tables.SILVER_INDEXES))
+        rule_sets.register(settings, (topic.name for topic in plan.topics))
+        redrive.run(start_session(settings, "ledger redrive"), settings, plan, options.run_id)
 
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
@@ -103,8 +120,10 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
     with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
         from spark_jobs.gold import job
+        from spark_jobs.silver import redrive_plan
 
-        tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
+        tables.ensure_tables(settings, (*tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
+        redrive_plan.refuse_halfway(settings)
         retention.bring_up_to_date(settings, tables.GOLD)
         job.run(start_session(settings, "ledger gold"), settings, options.run_id)
 
@@ -146,6 +165,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     bronze.set_defaults(job=run_bronze)
     jobs.add_parser("silver", help=run_silver.__doc__).set_defaults(job=run_silver)
     jobs.add_parser("gold", help=run_gold.__doc__).set_defaults(job=run_gold)
+    redrive = jobs.add_parser("redrive", help=run_redrive.__doc__)
+    redrive.add_argument("--rule", required=True, metavar="NAME", help="judge the rows of quarantine that break this rule")
+    redrive.add_argument("--table", choices=_REDRIVEN, help="of this table only; by default of every table that has the rule")
+    redrive.add_argument("--corrections", type=Path, metavar="FILE", help="values to judge instead, one JSON object a line")
+    redrive.set_defaults(job=run_redrive)
     gate = jobs.add_parser("gate", help=run_gate.__doc__)
     gate.add_argument("layer", choices=tuple(tables.LAYERS))
     gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")

@@ -28,10 +28,10 @@ def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
     return {name: rows[-1] for name, rows in _by_table(settings).items()}
 
 
-def last_passed(settings: Settings) -> dict[str, int]:
-    """The last bronze batch of the newest verdict that passed, by table."""
+def last_passed(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The newest verdict that passed, by table."""
     passed = {name: [row for row in rows if row["passed"]] for name, rows in _by_table(settings).items()}
-    return {name: int(rows[-1]["_last_batch"]) for name, rows in passed.items() if rows}
+    return {name: rows[-1] for name, rows in passed.items() if rows}
 
 
 def closed_verdicts(settings: Settings, *layers: str) -> list[dict[str, Any]]:

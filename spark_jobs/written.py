@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from spark_jobs import control
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, LAYERS, Table
+from spark_jobs.tables import BATCHES, LAYERS, REDRIVES, Table
 from spark_jobs.verdicts import last_passed, newest_verdicts
 
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
@@ -62,8 +62,10 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
-        first = min(passed.get(table.name, 0) for table in tables) + 1
-        first = first if first <= last else 1  # changed, but not by new batches: all of it
+        before = [passed[table.name] for table in tables if table.name in passed]
+        first = min((int(row["_last_batch"]) for row in before), default=0) + 1 if len(before) == len(tables) else 1
+        if first > last or _is_redriven(settings, layer, before):  # changed, and not only by new batches: all of it
+            first = 1
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
     return to_judge, standing
 
@@ -210,6 +212,18 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
             "run python -m spark_jobs.run gold first"
         )
     return last
+
+
+def _is_redriven(settings: Settings, layer: str, passed: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a re-drive has changed rows of older batches since these verdicts, which passed."""
+    path = str(REDRIVES.path(settings))
+    if layer == "bronze" or not passed or not DeltaTable.is_deltatable(path):
+        return False
+    known = {row["table"]: row["version"] for row in passed}
+    if layer == "gold":
+        known = control.versions_read_by_gold(settings, upto=min(row["_judged_at"] for row in passed))
+    newest = control.query(DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"').to_pylist()
+    return any(row["version"] > known[row["table"]] for row in newest if row["table"] in known)
 
 
 def _stands(row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:

@@ -82,7 +82,12 @@ def batch_watermarks(
 def late_rows(first: DataFrame, watermarks: list[tuple[int, datetime]], spark: SparkSession) -> DataFrame:
     """The rows of silver.transactions whose event time is before the watermark of their batch, with how late they are."""
     marks = spark.createDataFrame(watermarks, "_batch bigint, watermark_at timestamp")
-    late = first.join(F.broadcast(marks), on="_batch", how="inner").where("event_at < watermark_at")
+    return rows_behind(first, F.broadcast(marks))
+
+
+def rows_behind(first: DataFrame, marks: DataFrame) -> DataFrame:
+    """`late_rows`, with the watermarks as a frame: _batch, watermark_at. A batch with none has no late rows."""
+    late = first.join(marks, on="_batch", how="inner").where("event_at < watermark_at")
     seconds = (F.unix_micros("watermark_at") - F.unix_micros("event_at")).cast("decimal(38,6)") / F.lit(1_000_000).cast("decimal(38,0)")
     return late.withColumn("late_by_seconds", seconds.cast("decimal(18,3)"))
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from include.account import close_account
 from include.reader import QueryError, ReleaseReader, open_release
 from spark_jobs import control, kept, leases, retention, run
-from spark_jobs.errors import LeaseHeld, LedgerError
+from spark_jobs.errors import LeaseHeld, LedgerError, SettingsError
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, RELEASES, SILVER_TRANSACTIONS, ensure_tables
@@ -144,6 +144,12 @@ def test_files_and_commits_stay_longer_than_a_release_is_offered(days: str, file
     assert configuration(settings, "bronze/transactions") == expected
     assert configuration(settings, "silver/transactions") == expected | {"delta.enableChangeDataFeed": "true"}
     assert configuration(settings, "control/releases") == {}
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "7.5", "a week", "3651"])
+def test_days_that_cannot_be_used_are_refused(days: str) -> None:
+    with pytest.raises(SettingsError, match=rf"LEDGER_RELEASE_DAYS: found '{days}', expected a whole number from 1 to 3650"):
+        read_settings({"LEDGER_RELEASE_DAYS": days})
 
 
 def test_a_changed_setting_reaches_the_tables_once(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_the_settings_table_names_what_is_read_with_its_defaults() -> None:
     assert str(settings.allowed_lateness_seconds) == defaults["LEDGER_ALLOWED_LATENESS_SECONDS"]
     assert str(settings.large_credit) == defaults["LEDGER_LARGE_CREDIT"]
     assert str(settings.release_days) == defaults["LEDGER_RELEASE_DAYS"]
+    assert str(settings.freshness_seconds) == defaults["LEDGER_FRESHNESS_SECONDS"]
+    assert str(settings.gate_seconds) == defaults["LEDGER_GATE_SECONDS"]
 
 
 def test_every_setting_that_a_page_names_is_read_somewhere() -> None:

@@ -13,7 +13,22 @@ from spark_jobs import control
 from spark_jobs.errors import LedgerError
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import BRONZE_TRANSACTIONS, LAYERS, QUALITY_RESULTS, RELEASES, Table, ensure_tables
+from spark_jobs.tables import (
+    BATCHES,
+    BRONZE_CUSTOMERS,
+    BRONZE_TRANSACTIONS,
+    CUSTOMERS_QUARANTINE,
+    LAYERS,
+    QUALITY_RESULTS,
+    REDRIVES,
+    RELEASES,
+    SILVER_CUSTOMERS,
+    SILVER_TRANSACTIONS,
+    TRANSACTIONS_DUPLICATES,
+    TRANSACTIONS_QUARANTINE,
+    Table,
+    ensure_tables,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_TABLE = [table for layer in LAYERS.values() for table in layer]
@@ -32,12 +47,12 @@ def put(settings: Settings, table: Table, *offsets: int, batch: int = 1) -> None
     write_deltalake(delta, pa.Table.from_pylist(rows, schema=pa.schema(table.delta_schema().to_arrow())), mode="append")
 
 
-def release(settings: Settings, last_batch: int = 1) -> None:
+def release(settings: Settings, last_batch: int = 1, number: int = 1) -> None:
     rows = []
     for table in EVERY_TABLE:
         version = DeltaTable(str(table.path(settings))).version()
         last = last_batch if table.layer == "bronze" else None
-        rows.append({"release_id": 1, "released_at": NOW, "table": table.name, "version": version, "rows": 0, "last_batch": last})
+        rows.append({"release_id": number, "released_at": NOW, "table": table.name, "version": version, "rows": 0, "last_batch": last})
     control.append(settings, RELEASES, rows)
 
 
@@ -77,6 +92,29 @@ def test_sums_that_hide_a_difference_do_not_close(settings: Settings, parts: tup
     spread(settings, *parts)
     release(settings)
     assert difference in close_account(settings, newest_release(settings)).differences
+
+
+def test_the_account_closes_after_rows_were_driven_again(settings: Settings) -> None:
+    """They leave quarantine for silver or the duplicates; control.batches tells what became of them at first."""
+    put(settings, BRONZE_TRANSACTIONS, 0, 1, 2)
+    put(settings, BRONZE_CUSTOMERS, 0)
+    spread(settings, [0], [], [1, 2])
+    put(settings, CUSTOMERS_QUARANTINE, 0)
+    counts = {"run_id": "r", "job": "silver", "first_batch": 1, "last_batch": 1, "finished_at": NOW}
+    customers = counts | {"table": SILVER_CUSTOMERS.name, "input": 1, "output": 0, "quarantined": 1}
+    control.append(settings, BATCHES, [customers])
+    release(settings)
+    assert close_account(settings, newest_release(settings)).differences == []
+
+    put(settings, SILVER_TRANSACTIONS, 1)
+    put(settings, TRANSACTIONS_DUPLICATES, 2)
+    put(settings, SILVER_CUSTOMERS, 0)
+    for table in (TRANSACTIONS_QUARANTINE, CUSTOMERS_QUARANTINE):
+        DeltaTable(str(table.path(settings))).delete()
+    control.append(settings, REDRIVES, [{"run_id": "r", "table": SILVER_CUSTOMERS.name, "outcome": "version", "redriven_at": NOW}])
+    release(settings, number=2)
+    account = close_account(settings, newest_release(settings))
+    assert (str(account), account.differences) == ("bronze 3 = silver 2 + duplicates 1 + quarantine 0", [])
 
 
 def test_no_release_is_told(settings: Settings) -> None:

@@ -1,0 +1,114 @@
+"""What a re-drive is asked to do, checked before anything is written; and whether one before it died halfway. Starts no JVM."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from expectations.row_rules import RuleError, read_rules
+from spark_jobs import control, sinks, tables
+from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.settings import Settings
+from spark_jobs.silver import corrections, history
+from spark_jobs.silver.corrections import Correction
+from spark_jobs.tables import Table
+
+APPLICATION = "redrive"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A bronze table, and the silver tables that hold its rows."""
+
+    name: str
+    bronze: Table
+    silver: Table
+    quarantine: Table
+    duplicates: Table | None = None
+    others: tuple[Table, ...] = ()  # that follow from these
+    dimension: history.Dimension | None = None
+
+    @property
+    def valid(self) -> tuple[Table, ...]:
+        """The tables that hold its valid rows."""
+        return (self.silver, self.duplicates) if self.duplicates else (self.silver,)
+
+    @property
+    def written(self) -> tuple[Table, ...]:
+        """All of its tables that a re-drive writes."""
+        return (*self.others, *self.valid, self.quarantine)
+
+
+TOPICS = (
+    Topic(
+        "transactions",
+        tables.BRONZE_TRANSACTIONS,
+        tables.SILVER_TRANSACTIONS,
+        tables.TRANSACTIONS_QUARANTINE,
+        tables.TRANSACTIONS_DUPLICATES,
+        others=(tables.TRANSACTION_IDS, tables.TRANSACTIONS_LATE),
+    ),
+    Topic("customers", tables.BRONZE_CUSTOMERS, tables.SILVER_CUSTOMERS, tables.CUSTOMERS_QUARANTINE, dimension=history.CUSTOMERS),
+    Topic("accounts", tables.BRONZE_ACCOUNTS, tables.SILVER_ACCOUNTS, tables.ACCOUNTS_QUARANTINE, dimension=history.ACCOUNTS),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which quarantined rows are judged again: those that break the rule, and those that are corrected."""
+
+    rule: str
+    topics: list[Topic]
+    corrections: list[Correction]
+
+
+def plan(settings: Settings, rule: str, table: str | None, file: Path | None) -> Plan:
+    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used."""
+    asked = [topic for topic in TOPICS if table in (None, topic.silver.name, topic.quarantine.name)]
+    known = {topic.name: _known_rules(settings, topic) for topic in asked}
+    topics = [topic for topic in asked if rule in known[topic.name]]
+    if not topics:
+        names = "; ".join(f"of {topic.silver.name} {', '.join(known[topic.name])}" for topic in asked)
+        raise SettingsError(f"found rule {rule!r}, expected one of these: {names}")
+    given = corrections.read_file(file) if file else []
+    if file:
+        corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
+    return Plan(rule, topics, given)
+
+
+def refuse_halfway(settings: Settings) -> None:
+    """Raise LedgerError when a re-drive died between two tables: nothing may be built upon them until it was repeated."""
+    for topic in TOPICS:
+        if is_halfway(settings, topic):
+            raise LedgerError(
+                f"a re-drive of {topic.name} stopped halfway: found tables written and {topic.quarantine.name} not, "
+                "expected all or none: run that redrive again"
+            )
+
+
+def is_halfway(settings: Settings, topic: Topic) -> bool:
+    """Whether a re-drive has written some table of a topic, but not its quarantine, which comes last."""
+    numbers = _write_numbers(settings, topic)
+    return numbers.pop(topic.quarantine.name) < max(numbers.values())
+
+
+def last_write(settings: Settings, topic: Topic) -> int:
+    """The number of the last write of all re-drives to any table of a topic."""
+    return max(_write_numbers(settings, topic).values())
+
+
+def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:
+    application = control.application(settings, APPLICATION)
+    return {table.name: sinks.applied(settings, table, application) or 0 for table in topic.written}
+
+
+def _known_rules(settings: Settings, topic: Topic) -> list[str]:
+    """The rules of the present set, and those of older sets that quarantined rows break."""
+    path = str(topic.quarantine.path(settings))
+    sql = "select distinct unnest(broken_rules) as name from t"
+    older = control.query(DeltaTable(path), sql)["name"].to_pylist() if DeltaTable.is_deltatable(path) else []
+    try:
+        present = [rule.name for rule in read_rules(topic.name).rules]
+    except RuleError as error:
+        raise SettingsError(str(error)) from None
+    return [*present, *sorted({str(name) for name in older} - set(present))]
