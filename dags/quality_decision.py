@@ -58,7 +58,7 @@ def quality_decision() -> None:
         params={"reason": REASON},
         retries=1000,  # a try is an answer that cannot be used: whoever gave it is asked again
         retry_delay=timedelta(seconds=1),
-        retry_exponential_backoff=0,
+        max_retry_delay=timedelta(minutes=1),
         doc_md="Waits for an operator's answer, in state *awaiting input*: no process runs meanwhile.",
     )
     decide = job(

@@ -81,7 +81,7 @@ def judge(
             suite = suite.without_new_rows() if table in standing else suite
             measured.append((suite, measure_table(suite, query)))
         except SuiteError as error:
-            judgements.append(refusal(table, "suite", error))
+            judgements.append(refusal(table, "suite", _told(error)))
     log.info("gate %s: measuring %d tables took %.1f s", layer, len(queries), time.monotonic() - begun)
     judgements += judge_profiles(folder, layer, measured, queries, run_id, now)
     return sorted(judgements, key=lambda judgement: judgement.table)
@@ -105,13 +105,12 @@ def judge_profiles(
         return [_locate(judgement, suite, queries[suite.table]) for judgement, (suite, _) in zip(judgements, measured, strict=True)]
     except Exception as error:  # in doubt the gate is closed, and says why
         log.exception("Great Expectations failed")
-        return [refusal(suite.table, "great_expectations", error) for suite, _ in measured]
+        return [refusal(suite.table, "great_expectations", _told(error)) for suite, _ in measured]
 
 
-def refusal(table: str, name: str, error: Exception) -> Judgement:
+def refusal(table: str, name: str, found: str, expected: str = "no error") -> Judgement:
     """The judgement of a table that could not be judged: it does not pass, and says why."""
-    found = " ".join(f"{type(error).__name__}: {error}".split())
-    return Judgement(table, 0, (Failure(table, name, CRITICAL, found, "no error"),), None)
+    return Judgement(table, 0, (Failure(table, name, CRITICAL, " ".join(found.split()), expected),), None)
 
 
 def _judgement(suite: Suite, profile: Profile, result: "ExpectationSuiteValidationResult", report: str) -> Judgement:
@@ -161,3 +160,7 @@ def _first(query: Query, sql: str) -> str:
         log.warning("the first offending row cannot be found: %s", error)
         log.debug("", exc_info=True)
         return f"cannot be named ({type(error).__name__})"
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

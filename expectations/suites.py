@@ -11,6 +11,8 @@ Two more words in `meta` are optional. `first` is a select of one text that name
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has
 the expectation judged also when nothing new was written; its measure must be 0 as long as all is well.
 
+`{rules}` stands for the names of the row rules of the table's topic, as a list of SQL texts (expectations/rules).
+
 A measure is a whole number, mostly a count of rows that should not be. Money is compared inside SQL, where decimals are exact:
 Great Expectations compares doubles. A text may be a list of lines. An expectation without `sql` and `query` speaks of a measure that
 another one of its suite defines. `severity` `critical` closes the gate; `warning` and `info` are reported only.
@@ -22,6 +24,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from expectations.row_rules import read_rules
 
 FOLDER = Path(__file__).parent / "suites"
 
@@ -71,7 +75,7 @@ def read_suite_file(file: Path) -> Suite:
     """The suite in a file, of whatever table; raises SuiteError where it is missing, empty or cannot be read."""
     try:
         content = json.loads(file.read_text())
-        name, expectations = content["name"], tuple(content["expectations"])
+        name, expectations = content["name"], tuple(_with_rules(content["expectations"], content["name"]))
         measures = _read_measures(expectations)
     except SuiteError as error:
         raise SuiteError(f"{file}: {error}") from None
@@ -80,6 +84,16 @@ def read_suite_file(file: Path) -> Suite:
     if not isinstance(name, str) or not expectations:
         raise SuiteError(f"{file}: found suite {name!r} with {len(expectations)} expectations, expected a name and at least one")
     return Suite(name, expectations, measures)
+
+
+def _with_rules(expectations: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
+    """Expectations with the names of the row rules of the table's topic, as SQL texts, in place of `{rules}`."""
+    text = json.dumps(expectations)
+    if "{rules}" in text:
+        names = (f"'{rule.name}'" for rule in read_rules(table.split(".")[1].split("_")[0]).rules)
+        text = text.replace("{rules}", ", ".join(names))
+    filled: list[dict[str, Any]] = json.loads(text)
+    return filled
 
 
 def _read_measures(expectations: tuple[Mapping[str, Any], ...]) -> tuple[Measure, ...]:

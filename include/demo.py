@@ -201,7 +201,7 @@ def report(settings: Settings, api: AirflowApi, run_id: str, state: str) -> int:
         if not gate.passed:
             wrong.append(f"gate {gate.layer} is {verdict.lower()}: {', '.join(gate.failed_expectations) or 'no verdict'}")
     print(f"Release: {named}")
-    print(f"Reports: {settings.quality}")
+    print(f"Reports: {read_endpoints(settings.home)['airflow_url']}/plugin/quality (files: {settings.quality})")
     print(
         f"Airflow: {read_endpoints(settings.home)['airflow_url']} user {airflow.USER}, password in {airflow.password_file(settings.home)}"
     )

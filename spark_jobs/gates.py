@@ -132,7 +132,8 @@ def _judge(
     try:
         return call_limited(limit_seconds, judge_written, *arguments)
     except NoAnswer as error:  # in doubt the gate is closed, and says why
-        return [refusal(written.table.name, "judgement", error) for written in judged]
+        expected = "a judgement within LEDGER_GATE_SECONDS"
+        return [refusal(written.table.name, "judgement", str(error), expected) for written in judged]
 
 
 def judge_written(

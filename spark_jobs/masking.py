@@ -9,7 +9,11 @@ import re
 _HIDDEN = "(not shown: it may quote a value)"
 _QUOTING = (
     # Spark: `[CONDITION] text SQLSTATE: 22...`; class 22 is a data exception, 23 a broken constraint, P0 raised by a query.
-    (re.compile(r"([A-Z][A-Z0-9_.]*\]) .*?(SQLSTATE: (?:22|23|P0)\w{3})", re.DOTALL), rf"\1 {_HIDDEN} \2"),
+    # Conditions of a stream stand before the stack in which the telling one is.
+    (
+        re.compile(r"\[(?!STREAM_FAILED|FOREACH_BATCH)([A-Z][A-Z0-9_.]*)\] .*?(SQLSTATE: (?:22|23|P0)\w{3})", re.DOTALL),
+        rf"[\1] {_HIDDEN} \2",
+    ),
     (re.compile(r"(Arrow error: [A-Za-z -]+: ).*"), rf"\1{_HIDDEN}"),
     (
         re.compile(r"(For input string: |Text |Unrecognized token |isoformat string: |invalid literal for [^:]*: )['\"].*['\"]"),

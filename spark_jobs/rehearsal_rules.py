@@ -11,10 +11,9 @@ from string import Template
 from typing import Any
 
 import pyarrow as pa
-import yaml
 from deltalake import DeltaTable, QueryBuilder
 
-from expectations.row_rules import Rule, RuleSet
+from expectations.row_rules import RuleSet, parse_rules
 from expectations.suites import read_suite
 from spark_jobs.errors import SettingsError, first_line
 from spark_jobs.rehearsal import Moment, conclude, find_moments, judge_moments, tell
@@ -68,15 +67,9 @@ def read_rule_file(file: Path) -> RuleSet:
     if topic is None:
         raise SettingsError(f"{file}: found rules of no known topic, expected a name such as transactions.yaml or transactions-2.yaml")
     try:
-        content = yaml.safe_load(file.read_text())
-        rules = tuple(Rule(**rule) for rule in content["rules"])
-        version = content["version"]
-    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
-        found = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SettingsError(f"{file}: found {found}, expected a version and rules") from None
-    if not rules:
-        raise SettingsError(f"{file}: found no rule, expected some")
-    return RuleSet(topic[1], version, rules)
+        return parse_rules(topic[1], file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file}: {error}") from None
 
 
 def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Moment], folder: Path) -> None:

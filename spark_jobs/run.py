@@ -23,7 +23,6 @@ from spark_jobs import (
     releases,
     retention,
     rollback,
-    rule_sets,
     tables,
     verdicts,
     written,
@@ -32,6 +31,7 @@ from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.masking import MaskingFormatter
 from spark_jobs.session import start_session
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.silver import rule_sets
 
 log = logging.getLogger("ledger")
 

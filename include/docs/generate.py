@@ -12,7 +12,7 @@ from typing import Any
 
 from expectations.row_rules import read_rules
 from spark_jobs.settings import ROOT
-from spark_jobs.tables import BRONZE, CONTROL, LAYERS, Table
+from spark_jobs.tables import BRONZE, CONTROL, LAYERS, SILVER_INDEXES, Table
 
 FOLDER = ROOT / "include/docs"
 MADE = "<!-- Made by `make format` (python -m include.docs.generate) from {source}: change that, not this page. -->"
@@ -50,12 +50,19 @@ def rules_page() -> Iterable[str]:
     yield ""
     yield "A row that breaks a rule goes to quarantine with the names of all the rules it breaks. A value that breaks `parseable` is judged"
     yield "by no other rule; otherwise all are judged, and a missing value breaks its rule unless the rule says that it may be absent."
+    yield ""
+    yield "`critical` means that: the row is kept out of silver. There is no other severity, because silver has no place for a row's"
+    yield "warnings. Fields that a topic does not have break no rule. Where a row breaks one, `detail` names them too; of a valid row"
+    yield "they stay in bronze, under its coordinates."
+    yield ""
+    yield "Every batch is judged by the rules of its time (`rules_version` in `control.batches`; `control.rule_sets` keeps every text)."
+    yield "Only a re-drive or a backfill judges it by newer ones. A file that changed under a version that was used already is refused."
     for topic in (source.name.removeprefix("bronze.") for source in BRONZE):
         rules = read_rules(topic)
         yield from ("", f"## {topic}", "", f"Version {rules.version}. Quarantine: `silver.{topic}_quarantine`.", "")
-        yield from table("rule", "field", "holds when")
+        yield from table("rule", "field", "holds when", "severity", "predicate (Spark SQL over parsed fields)")
         for rule in rules.rules:
-            yield row(f"`{rule.name}`", f"`{rule.field}`", rule.description)
+            yield row(f"`{rule.name}`", f"`{rule.field}`", rule.description, rule.severity, f"`{rule.holds}`")
 
 
 def tables_page() -> Iterable[str]:
@@ -66,7 +73,7 @@ def tables_page() -> Iterable[str]:
     yield ""
     yield "Delta tables at `$LEDGER_WAREHOUSE/<layer>/<table>`. Times are UTC. `_topic`, `_partition` and `_offset` name a Kafka record,"
     yield "`_batch` the bronze micro-batch that brought it."
-    for layer, tables in {**LAYERS, "control": CONTROL}.items():
+    for layer, tables in {**LAYERS, "silver": (*LAYERS["silver"], *SILVER_INDEXES), "control": CONTROL}.items():
         yield from ("", f"## {layer}")
         for each in tables:
             yield from ("", f"### {each.name}", "")

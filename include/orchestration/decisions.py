@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -105,7 +106,7 @@ class DecisionOperator(HITLOperator):
         gates = " and ".join(dict.fromkeys(layer for layer, _ in layers))
         self.subject = f"Gate {gates} closed: release anyway, roll back or wait?"
         released = latest_release(settings)
-        self.body = question(verdicts, failures, int(released[0]["release_id"]) if released else None)
+        self.body = question(verdicts, failures, int(released[0]["release_id"]) if released else None, ti.log_url.split("/dags/")[0])
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
@@ -157,16 +158,20 @@ def skip_when_waiting(context: Context) -> None:
         raise AirflowSkipException("decided to wait: nothing is run")
 
 
-def question(verdicts: Sequence[Verdict], failures: Sequence[Mapping[str, str]], release: int | None) -> str:
+def question(verdicts: Sequence[Verdict], failures: Sequence[Mapping[str, str]], release: int | None, airflow_url: str) -> str:
     """The text of the question, as Markdown: what failed, where to read about it, what each choice does."""
     details = {(failure["table"], failure["expectation"]): failure for failure in failures}
     lines = ["| table | expectation | found | expected |", "|---|---|---|---|"]
     for verdict in verdicts:
-        for name in verdict["failed_expectations"] or ["no verdict"]:
+        critical = [name for name in verdict["failed_expectations"] or () if not name.endswith(")")]  # others name their severity
+        for name in critical or ["no verdict"]:
             detail = details.get((verdict["table"], name), {})
             lines.append(f"| {verdict['table']} | {name} | {_cell(detail.get('found'))} | {_cell(detail.get('expected'))} |")
-    runs = ", ".join(sorted({f"`{verdict['run_id']}`" for verdict in verdicts}))
-    lines += ["", f"Judged in run {runs}. Reports (copy the address):", ""]
+    for run_id in sorted({verdict["run_id"] for verdict in verdicts}):
+        page = f"{airflow_url}/dags/medallion/runs/{quote(run_id)}"
+        of_airflow = f"[{run_id}]({page}); its tab *Quality* shows the rows"  # a run id of Airflow's has two underscores
+        lines += ["", f"Judged in run {of_airflow if '__' in run_id else f'`{run_id}`, by hand'}."]
+    lines += ["", "Reports (copy the address):", ""]
     lines += [f"- `{report}`" for report in dict.fromkeys(verdict["report"] for verdict in verdicts) if report]
     for decision in {str(verdict["decision"]): verdict["decision"] for verdict in verdicts if verdict["decision"]}.values():
         lines += ["", f"{_cell(decision['who'])} decided to wait at {decision['decided_at']:%Y-%m-%d %H:%M} UTC: {_cell(decision['why'])}"]

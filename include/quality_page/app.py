@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from include.quality_page import charts, quarantine, verdicts
@@ -23,12 +23,13 @@ from spark_jobs.settings import Settings, read_settings
 log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
-STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js")}
+STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js", "data_docs.css")}
 RUNS_A_PAGE = 50
 # Nothing is loaded from elsewhere, and nobody else may show these pages in a frame.
-_POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self'; "
-_FRAMES = "form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
-_DOCS_POLICY = _POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'")  # Great Expectations writes scripts into its pages
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self'; "
+    "form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
+)
 
 _templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
 
@@ -49,7 +50,7 @@ app = FastAPI(
 async def add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     """Tell the browser what these pages may do, and to keep none of them but the files that never change."""
     response = await call_next(request)
-    response.headers.setdefault("Content-Security-Policy", _POLICY + _FRAMES)
+    response.headers["Content-Security-Policy"] = POLICY
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "same-origin"
@@ -119,17 +120,26 @@ def rows(
 
 
 @app.get("/data_docs/{path:path}")
-def data_docs(path: str) -> Response:
-    """A file of Great Expectations' Data Docs; 404 for whatever does not lie in their folder."""
+def data_docs(request: Request, path: str) -> Response:
+    """A file of Great Expectations' Data Docs; 404 for whatever does not lie in their folder.
+
+    Pages get a style sheet of ours in place of those that they load from the web. The index is drawn by scripts from the web,
+    so the overview stands for it: it leads to every report.
+    """
+    if path in ("", "index.html"):
+        return RedirectResponse(f"{_base(request)}/")
     folder = (_settings().quality / "data_docs").resolve()
     try:
-        file = (folder / (path or "index.html")).resolve()
+        file = (folder / path).resolve()
         is_there = file.is_relative_to(folder) and file.is_file()
     except (OSError, ValueError):  # a name too long, a null character
         is_there = False
     if not is_there:
         raise HTTPException(404, "found no such report: it may be older than the reports that are kept")
-    return FileResponse(file, headers={"Content-Security-Policy": _DOCS_POLICY + _FRAMES})
+    if file.suffix != ".html":
+        return FileResponse(file)
+    style = f'<link rel="stylesheet" href="{_base(request)}/static/data_docs.css"></head>'
+    return HTMLResponse(file.read_text(errors="replace").replace("</head>", style, 1))
 
 
 @app.get("/static/{name}")
@@ -154,8 +164,13 @@ def _open() -> Warehouse | None:
     return Warehouse(settings) if settings.warehouse.is_dir() else None
 
 
+def _base(request: Request) -> str:
+    """The address of this application, without the host."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
 def _page(request: Request, template: str, warehouse: Warehouse | None, **words: Any) -> Response:
-    base = request.scope.get("root_path", "").rstrip("/")
+    base = _base(request)
     text = _templates.get_template(template).render(
         base=base,
         airflow=base.rpartition("/")[0],
@@ -164,4 +179,4 @@ def _page(request: Request, template: str, warehouse: Warehouse | None, **words:
         problems=warehouse.problems if warehouse else [],
         **words,
     )
-    return Response(text, media_type="text/html; charset=utf-8")
+    return HTMLResponse(text)

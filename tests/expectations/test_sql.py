@@ -16,7 +16,7 @@ import pytest
 from include.reader.__main__ import main
 from include.reader.layout import lay_out
 from spark_jobs.settings import ROOT, Settings
-from tests.expectations.publishing import gold_follows, one_more, publish, released_on
+from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
 
 Copy = Callable[[], Settings]
 TOTALS = "select type, transactions, amount from gold.daily_totals order by type"
@@ -90,7 +90,7 @@ def test_commands_tell_of_releases_and_tables(copy_home: Copy, monkeypatch: pyte
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert f"{'gold.daily_totals':34} version      1              2 rows" in lines
-    assert sum(line.startswith(("bronze.", "silver.", "gold.")) for line in lines) == 23
+    assert sum(line.startswith(("bronze.", "silver.", "gold.")) for line in lines) == len(EVERY_TABLE)
     assert [line for line in lines if line.startswith("release ")][1] == "release 3 of 2026-01-02 00:00:00 UTC"
     assert r"\release [N]   go to release N, or to the newest" in lines
     assert err == "sql: found \\releases, expected \\tables, \\releases, \\release [N], \\help or \\q\n"
@@ -118,7 +118,7 @@ def test_a_prompt_stays_on_its_release_and_tells_of_a_newer_one(copy_home: Copy)
 
     count = "select count(*) as silver from silver.transactions;"
     try:
-        assert ", 23 tables. \\help lists the commands" in read_to("release 1> ")
+        assert f", {len(EVERY_TABLE)} tables. \\help lists the commands" in read_to("release 1> ")
         assert "\n     4\n" in say(count)
         assert "sql: found 'selec', expected SELECT" in say("selec;")
         one_more(settings, 3)

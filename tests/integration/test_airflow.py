@@ -18,6 +18,7 @@ from include.stack.endpoints import read_endpoints
 from include.stack.processes import find_all
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings
+from tests.integration import personal
 from tests.integration.ledger import await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
@@ -45,7 +46,7 @@ def call(stack_home: Path) -> Iterator[Call]:
 def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: AirflowApi, call: Call) -> None:
     wait_for_dags(api, *DAGS)
     plan = plan_messages(generated_sources(500, seed=5), Disturbances(duplicates=0.05, malformed=0.05, late=0.05, seed=5))
-    assert publish(settings.broker(), plan).is_delivered
+    assert publish(settings.broker(), [*plan, *personal.messages()]).is_delivered
     api.unpause("bronze_ingestion")
     wait_for_ingestion(settings, api, Clock())
     run = api.trigger("medallion")  # a run that is there comes before a scheduled one

@@ -8,9 +8,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, rule_sets, tables, written
+from spark_jobs import control, tables, written
 from spark_jobs.settings import Settings
-from spark_jobs.silver import job
+from spark_jobs.silver import job, rule_sets
 from spark_jobs.tables import Table
 from tests.frames import at
 from tests.spark.rows import LOADED, Record

@@ -1,8 +1,9 @@
 """The gold job on random silver rows, which come, change and go: every table is what plain Python makes of the rows that are there."""
 
 import random
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -137,7 +138,10 @@ def assert_equal(actual: dict[str, Found], expected: dict[str, Found]) -> None:
 
 
 def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four runs: some rows; new and changed ones, killed between two tables; repeated when silver has changed again; new rows only."""
+    """Three runs: some rows; new and changed ones, killed between two tables; the same again, when silver has moved on.
+
+    Of every second seed silver has then only gained rows, of the others it was changed in place once more.
+    """
     chance = random.Random(seed)
     settings = read_settings({"LEDGER_HOME": str(home), "LEDGER_LARGE_CREDIT": "50000"})
     tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
@@ -147,38 +151,40 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
     silver = Silver(spark, settings, chance, rows)
 
     def check(accounts: list[Row], customers: list[Row]) -> None:
-        expected = model(list(silver.rows.values()), accounts, customers, Decimal(50000))
-        assert_equal(found(settings), expected)
+        assert_equal(found(settings), model(list(silver.rows.values()), accounts, customers, Decimal(50000)))
 
     silver.append(chance.randrange(100, 150))
     silver.put(tables.SILVER_ACCOUNTS, before)
     job.run(spark, settings, "run-1")
     check(before, [])
 
-    ways = chance.sample([tables.SILVER_TRANSACTIONS.keys, ("_topic", "_partition", "_offset")], 2)
     silver.append(chance.randrange(1, 40))
-    silver.change(chance.randrange(1, 15), on=ways[0])
+    silver.change(chance.randrange(1, 15), on=tables.SILVER_TRANSACTIONS.keys)
+    silver.change(chance.randrange(1, 15), on=("_topic", "_partition", "_offset"))
     silver.append(chance.randrange(1, 40))
     with monkeypatch.context() as patch:
         patch.setattr(sinks, "kill_point", killed_at(f"{chance.choice(('before', 'after'))} {chance.choice(tables.GOLD).name}"))
         with pytest.raises(LedgerError, match="killed"):
             job.run(spark, settings, "run-2")
-    silver.change(chance.randrange(1, 15), on=ways[1])
     silver.append(chance.randrange(1, 40))
+    if seed % 2:
+        silver.change(chance.randrange(1, 15), on=tables.SILVER_TRANSACTIONS.keys)
+    silver.put(tables.SILVER_ACCOUNTS, after)
     silver.put(tables.SILVER_CUSTOMERS, customers)
     job.run(spark, settings, "run-3")
-    check(before, customers)
-
-    silver.append(chance.randrange(1, 40))
-    silver.put(tables.SILVER_ACCOUNTS, after)
-    job.run(spark, settings, "run-4")
     check(after, customers)
 
     versions = [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD]
-    job.run(spark, settings, "run-5")
+    job.run(spark, settings, "run-4")
     assert [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD] == versions
-    silver_versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in job.FOLLOWED}
-    assert control.versions_read_by_gold(settings) == silver_versions
+    followed = {table.name: DeltaTable(str(table.path(settings))).version() for table in job.FOLLOWED}
+    assert control.versions_read_by_gold(settings) == followed
+
+    removed = chance.choice(tables.GOLD)  # as one is that a new release of the pipeline brings
+    shutil.rmtree(removed.path(settings))
+    tables.ensure_tables(settings, [removed])
+    job.run(spark, settings, "run-6")
+    check(after, customers)
 
 
 def killed_at(point: str) -> Callable[[str], None]:
@@ -191,11 +197,23 @@ def killed_at(point: str) -> Callable[[str], None]:
     return stop
 
 
-def test_gold_follows_rows_that_come_change_and_go(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow(spark, tmp_path, 6, monkeypatch)
+@pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session without generated code: it would cost these few rows a third of the time."""
+    conf = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    before = {name: str(spark.conf.get(name)) for name in conf}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def test_gold_follows_rows_that_come_change_and_go(interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(interpreted, tmp_path, 102, monkeypatch)  # killed after the first table
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(100, 110))
-def test_gold_follows_whatever_happens(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    follow(spark, tmp_path, seed, monkeypatch)
+@pytest.mark.parametrize("seed", range(10))
+def test_gold_follows_whatever_happens(interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    follow(interpreted, tmp_path, seed, monkeypatch)

@@ -1,12 +1,13 @@
 """What Spark, Java and Arrow say of a value that they cannot read: it is in none of our logs."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control
@@ -46,13 +47,33 @@ def is_clean(text: str) -> bool:
 
 
 @pytest.mark.parametrize("expression", IN_SPARK)
-def test_an_error_of_spark_quotes_no_value(spark: SparkSession, expression: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_spark_quotes_no_value(spark: SparkSession, expression: str) -> None:
     rows = spark.createDataFrame([(NAME, PHONE)], "v string, n string").select(F.expr(expression))
     error = error_of(rows.collect)
     assert is_clean(mask_error(f"{type(error).__name__}: {error}"))
     assert is_clean(first_line(error))
     assert "[" in first_line(error)  # the condition is still named
-    assert is_clean(capfd.readouterr().err)  # PySpark's own loggers
+
+
+@pytest.mark.parametrize("name", ["SQLQueryContextLogger", "DataFrameQueryContextLogger"])
+def test_pyspark_does_not_write_errors_once_more(spark: SparkSession, name: str) -> None:
+    assert not logging.getLogger(name).isEnabledFor(logging.ERROR)
+
+
+def test_an_error_within_a_stream_keeps_its_stack_and_quotes_no_value(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/1.txt").write_text(f"{NAME}\n")
+
+    def process(rows: DataFrame, _: int) -> None:
+        rows.select(F.col("value").cast("int")).collect()
+
+    stream = spark.readStream.text(str(tmp_path / "rows")).writeStream.foreachBatch(process)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    error = error_of(query.awaitTermination)
+    text = mask_error(str(error))
+    assert is_clean(text)
+    assert "in process" in text
+    assert "[CAST_INVALID_INPUT] (not shown: it may quote a value) SQLSTATE: 22018" in first_line(error)
 
 
 @pytest.mark.parametrize("expression", IN_ARROW)
@@ -66,7 +87,9 @@ def test_an_error_of_arrow_quotes_no_value(tmp_path: Path, expression: str) -> N
 def test_what_spark_logs_itself_quotes_no_value(spark: SparkSession) -> None:
     jvm = spark._jvm
     assert jvm is not None
-    pattern = next(line for line in LOG_SETTINGS.read_text().splitlines() if ".pattern = " in line).split(" = ", 1)[1]
+    settings = jvm.java.util.Properties()
+    settings.load(jvm.java.io.FileReader(str(LOG_SETTINGS)))
+    pattern = settings.getProperty("appender.console.layout.pattern")
     log4j = jvm.org.apache.logging.log4j
     layout = log4j.core.layout.PatternLayout.newBuilder().withPattern(pattern).build()
     for text in (

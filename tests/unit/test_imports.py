@@ -35,7 +35,14 @@ ROOMS = [
     Room("spark_jobs.gold", ("spark_jobs.bronze", "expectations")),
 ]
 # The only doors from spark_jobs to expectations: judging rows and running a gate.
-DOORS = ("spark_jobs.silver", "spark_jobs.gates", "spark_jobs.gate")
+DOORS = (
+    "spark_jobs.silver",
+    "spark_jobs.gates",
+    "spark_jobs.gate",
+    "spark_jobs.rule_sets",
+    "spark_jobs.rehearsal",
+    "spark_jobs.rehearsal_rules",
+)
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
 WITHOUT_SPARK = (
     "dags",

@@ -52,3 +52,15 @@ def test_settings_are_passed_on_as_they_took_effect(wanted: dict[str, str], tmp_
 def test_the_password_file_holds_the_password_and_nothing_else(wanted: dict[str, str], tmp_path: Path) -> None:
     users = json.loads(Path(wanted["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]).read_text())
     assert users == {"admin": airflow.password_file(tmp_path / "my home").read_text()}
+
+
+def test_where_alerts_go_is_passed_on(tmp_path: Path) -> None:
+    alerts = {
+        "LEDGER_ALERT_WEBHOOK": "https://example.org/hook",
+        "LEDGER_ALERT_MAIL": "a@example.org",
+        "AIRFLOW_CONN_SMTP_DEFAULT": "smtp://m",
+    }
+    caller = {"LEDGER_HOME": str(tmp_path), "LEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:19092", "AIRFLOW_CONN_OTHER": "http://x", **alerts}
+    wanted = airflow.environment(read_settings(caller), URL, 18080, caller)
+    assert {name: wanted.get(name) for name in alerts} == alerts
+    assert "AIRFLOW_CONN_OTHER" not in wanted

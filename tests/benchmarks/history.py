@@ -1,0 +1,179 @@
+"""How a silver run over new rows depends on the history behind it: its time, and what it reads.
+
+The histories are written straight into silver.transactions. The new rows are the same for all; one in a hundred has the id of a
+row of the history, chosen at random. Runs on the histories take turns, so that other work on the machine hits all alike.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import control, sinks, tables
+from spark_jobs.session import start_session
+from spark_jobs.settings import ROOT, Settings, read_settings
+from spark_jobs.silver import known
+
+PARTITIONS = 5
+ONE_IN = 100
+MOMENT = 1357028613000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: its wall time, and the bytes that its processes read, from the page cache or not."""
+
+    seconds: float
+    bytes_read: int
+
+
+def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int) -> None:
+    """Print, for each number of rows of history, the median of some runs, and how it compares with the first."""
+    for history in histories:
+        make_history(environment(folder / f"history-{history}"), history, new_rows)
+    runs: dict[int, list[Measured]] = {history: [] for history in histories}
+    for _ in range(repeats):
+        for history in histories:
+            runs[history].append(run_on_copy(folder / f"history-{history}", folder / "run"))
+    print(f"\n{new_rows:,} new bronze rows, 1 % duplicates of random old ids; medians of {repeats} runs")
+    print(f"{'rows of history':>16} {'seconds':>8} {'ratio':>6} {'read MB':>8} {'index MB':>9} {'bytes a row':>12}")
+    base = statistics.median(run.seconds for run in runs[histories[0]])
+    for history in histories:
+        seconds = statistics.median(run.seconds for run in runs[history])
+        read = statistics.median(run.bytes_read for run in runs[history])
+        index = size_of(read_settings(environment(folder / f"history-{history}")), tables.TRANSACTION_IDS)
+        print(
+            f"{history:>16,} {seconds:8.1f} {seconds / base:6.2f} {read / 1e6:8.0f} {index / 1e6:9.1f} {index / history:12.1f}", flush=True
+        )
+
+
+def environment(home: Path) -> dict[str, str]:
+    """That of a run with a home of its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")} | {"LEDGER_HOME": str(home)}
+
+
+def make_history(settings_of: dict[str, str], count: int, new_rows: int) -> None:
+    """Silver as batch 1 left it, with so many transactions, and batch 2 in bronze."""
+    settings = read_settings(settings_of)
+    tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
+    spark = start_session(settings, "history")
+    for name, value in known.SESSION.items():
+        spark.conf.set(name, value)
+    rows = sinks.in_order(history_rows(spark, count), tables.ARRIVAL, count)
+    sinks.append_batches(rows, settings, tables.SILVER_TRANSACTIONS, "silver", 1)
+    known.catch_up(spark, settings, "silver", 1)
+    spark.stop()
+    done = {"job": "silver", "table": "silver.transactions", "first_batch": 1, "last_batch": 1}
+    done |= {"_newest_event_at": datetime.fromtimestamp(MOMENT / 1000, UTC)}
+    control.append(settings, tables.BATCHES, [done])
+    add_bronze(settings, 1, [b"{}"], offset=0)
+    add_bronze(settings, 2, new_values(count, new_rows), offset=count // PARTITIONS + 1)
+
+
+def history_rows(spark: SparkSession, count: int) -> DataFrame:
+    """Transactions whose ids are hashes of their numbers, spread over the partitions."""
+    number = F.col("id")
+    in_partition = 1 + count // PARTITIONS
+
+    def some(salt: str, most: int) -> Column:
+        return F.pmod(F.xxhash64(number, F.lit(salt)), F.lit(most))
+
+    event_at = F.timestamp_millis(F.lit(MOMENT) + number)
+    return spark.range(count).select(
+        F.substring(F.md5(number.cast("string")), 1, 16).alias("transaction_id"),
+        F.format_string("A%08d", some("account", 4500)).alias("account_id"),
+        F.format_string("C%08d", some("customer", 5300)).alias("customer_id"),
+        event_at.alias("event_at"),
+        F.to_date(event_at).alias("event_on"),
+        F.when(number % 2 == 0, "Credit").otherwise("Debit").alias("type"),
+        F.when(number % 3 == 0, "Credit in Cash").otherwise("Withdrawal in Cash").alias("operation"),
+        (some("amount", 10_000_000) / 100).cast("decimal(18,2)").alias("amount"),
+        (some("balance", 10_000_000) / 100).cast("decimal(18,2)").alias("balance"),
+        F.lit("transactions").alias("_topic"),
+        (number / in_partition).cast("int").alias("_partition"),
+        (number % in_partition).alias("_offset"),
+        F.lit(1).cast("bigint").alias("_batch"),
+    )
+
+
+def new_values(history: int, count: int) -> list[bytes]:
+    """New transactions as Kafka brings them."""
+    chance = random.Random(7)
+    values = []
+    for place in range(count):
+        number = chance.randrange(history) if place % ONE_IN == 0 else history + place
+        fields = {
+            "transactionId": hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()[:16],
+            "accountId": f"A{chance.randrange(4500):08}",
+            "customerId": f"C{chance.randrange(5300):08}",
+            "eventTime": MOMENT + number,
+            "eventTimeFormatted": "2013-01-01 08:23:33.000",
+            "type": chance.choice(("Credit", "Debit")),
+            "operation": "Credit in Cash",
+            "amount": chance.randrange(10_000_000) / 100,
+            "balance": chance.randrange(10_000_000) / 100,
+        }
+        values.append(json.dumps(fields).encode())
+    return values
+
+
+def add_bronze(settings: Settings, batch: int, values: list[bytes], offset: int) -> None:
+    """A batch as ingestion commits it."""
+    now = datetime.now(UTC)
+    common = {"_topic": "transactions", "_timestamp": now, "_batch": batch, "_ingested_at": now, "_ingested_on": now.date()}
+    rows = [
+        common | {"key": b"", "value": value, "_partition": place % PARTITIONS, "_offset": offset + place // PARTITIONS}
+        for place, value in enumerate(values)
+    ]
+    arrow = pa.Table.from_pylist(rows, schema=pa.schema(tables.BRONZE_TRANSACTIONS.delta_schema().to_arrow()))
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"batch": batch})})
+    write_deltalake(str(tables.BRONZE_TRANSACTIONS.path(settings)), arrow, mode="append", commit_properties=properties)
+
+
+def run_on_copy(home: Path, copy: Path) -> Measured:
+    """Run silver in a process of its own on a copy of a home (data files are linked: nobody changes them)."""
+    shutil.copytree(
+        home, copy, copy_function=lambda source, target: (os.link if source.endswith(".parquet") else shutil.copy2)(source, target)
+    )
+    begun, read = time.monotonic(), dict[int, int]()
+    command = [sys.executable, "-m", "spark_jobs.run", "silver"]
+    with subprocess.Popen(command, env=environment(copy), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        watched = psutil.Process(process.pid)
+        while process.poll() is None:
+            note_reads(watched, read)
+            time.sleep(0.1)
+        seconds = time.monotonic() - begun
+        if process.returncode != 0:
+            raise SystemExit(process.stderr.read() if process.stderr else "silver failed")
+    shutil.rmtree(copy)
+    return Measured(seconds, sum(read.values()))
+
+
+def note_reads(process: psutil.Process, read: dict[int, int]) -> None:
+    """How much a process and its children have read so far."""
+    try:
+        for each in (process, *process.children(recursive=True)):
+            read[each.pid] = each.io_counters().read_chars
+    except psutil.Error:
+        pass  # one of them is gone: what it had read stays noted
+
+
+def size_of(settings: Settings, table: tables.Table) -> int:
+    """The bytes of a table's present files."""
+    files = pa.table(DeltaTable(str(table.path(settings))).get_add_actions())
+    return int(sum(files.column("size_bytes").to_pylist()))

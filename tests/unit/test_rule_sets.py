@@ -1,0 +1,103 @@
+"""Rules files: what is refused, and the registry of every text that was ever used."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from expectations import row_rules
+from expectations.row_rules import FOLDER, RuleError, parse_rules, read_rules
+from spark_jobs import control, tables
+from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.settings import Settings, read_settings
+from spark_jobs.silver import rule_sets
+
+TOPICS = [table.name.removeprefix("bronze.") for table in tables.BRONZE]
+GOOD = """
+version: "1"
+rules:
+  - {name: parseable, field: value, holds: is_json_object, severity: critical, description: An object.}
+  - {name: other, field: value, holds: "true", severity: critical, description: Anything.}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Settings:
+    return read_settings({"LEDGER_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A rules file of its own for the topic accounts, which may be changed."""
+    monkeypatch.setattr(row_rules, "FOLDER", tmp_path)
+    file = tmp_path / "accounts.yaml"
+    file.write_text(GOOD)
+    read_rules.cache_clear()
+    yield file
+    read_rules.cache_clear()
+
+
+def put(file: Path, text: str) -> None:
+    file.write_text(text)
+    read_rules.cache_clear()
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_rule_says_what_becomes_of_a_row_that_breaks_it(topic: str) -> None:
+    text = (FOLDER / f"{topic}.yaml").read_text()
+    rules = parse_rules(topic, text).rules
+    assert rules[0].name == "parseable"
+    assert text.count("severity: critical") == len(rules) == text.count("- name: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "TypeError"),
+        ("a: [", "ParserError"),
+        ("version: 1\nrules: []", "found version 1, expected a text in quotes"),
+        ('version: "1"\nrules: []', "found 0 rules"),
+        ("rules: []", "KeyError: 'version'"),
+        (GOOD.replace("name: other", "name: parseable"), "parseable more than once"),
+        (GOOD.replace("severity: critical, description: Any", "severity: warning, description: Any"), "and severity critical"),
+        (GOOD.replace("field: value, holds: is_json_object", "holds: is_json_object"), "missing 1 required positional argument: 'field'"),
+        (GOOD.replace("name: other", "name: other, more: 1"), "unexpected keyword argument 'more'"),
+        (GOOD.replace('"true"', "true"), "holds=True"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_refused(text: str, found: str) -> None:
+    with pytest.raises(RuleError, match=found.replace("(", r"\(")):
+        parse_rules("accounts", text)
+
+
+def test_a_text_is_kept_once_and_may_not_change_under_its_version(home: Settings, rules: Path) -> None:
+    for _ in range(2):
+        rule_sets.register(home, ["accounts"])
+    assert [(row["topic"], row["version"], row["text"]) for row in control.read(home, tables.RULE_SETS).to_pylist()] == [
+        ("accounts", "1", GOOD)
+    ]
+
+    changed = GOOD.replace('"true"', '"false"')
+    put(rules, changed)
+    with pytest.raises(SettingsError, match=r"accounts\.yaml: found version '1' with another text .* raise `version`"):
+        rule_sets.register(home, ["accounts"])
+    assert rule_sets.recorded(home, "accounts", "1").rules[1].holds == "true"
+
+    put(rules, changed.replace('"1"', '"2"'))
+    rule_sets.register(home, ["accounts"])
+    assert [rule_sets.recorded(home, "accounts", version).rules[1].holds for version in ("1", "2")] == ["true", "false"]
+    put(rules, GOOD)  # back to the first: it is known
+    rule_sets.register(home, ["accounts"])
+    assert control.read(home, tables.RULE_SETS).num_rows == 2
+    with pytest.raises(LedgerError, match=r"found no rules of accounts at version '3'"):
+        rule_sets.recorded(home, "accounts", "3")
+
+
+def test_a_file_that_cannot_be_used_is_a_matter_of_settings(home: Settings, rules: Path) -> None:
+    put(rules, "version: 1")
+    with pytest.raises(SettingsError, match=r"accounts\.yaml: found KeyError: 'rules'"):
+        rule_sets.register(home, ["accounts"])
+    rules.unlink()
+    read_rules.cache_clear()
+    with pytest.raises(SettingsError, match=r"accounts\.yaml: .*No such file"):
+        rule_sets.register(home, ["accounts"])
