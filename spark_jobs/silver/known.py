@@ -40,9 +40,13 @@ def catch_up(spark: SparkSession, settings: Settings, application: str, upto: in
 
 def add_entries(rows: DataFrame, settings: Settings, application: str, upto: int) -> None:
     """Append the entries of rows of silver.transactions, if the application has not brought the index that far before."""
-    entries = rows.select(_hash().alias("id_hash"), "_partition", "_offset", "_batch")
     with sinks.configured(rows.sparkSession, _LARGE_PAGES):
-        sinks.append_batches(entries, settings, TRANSACTION_IDS, application, upto)
+        sinks.append_batches(entries(rows, "_batch"), settings, TRANSACTION_IDS, application, upto)
+
+
+def entries(rows: DataFrame, *others: str) -> DataFrame:
+    """The entries of rows of silver.transactions, with some other columns of theirs."""
+    return rows.select(_hash().alias("id_hash"), *_PLACE, *others)
 
 
 def compact(spark: SparkSession, settings: Settings) -> None:
