@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -101,8 +102,8 @@ def judge_moments(
     queries: dict[str, Query] = {}
     for name, moment in names.items():
         versions = {name: version for name, version in moment.versions.items() if _is_kept(settings, name, version)}
-        needed = [*moment.versions] if moment.is_newest else [*moment.versions, table.name]
-        if gone := [name for name in needed if name not in versions and _is_rewritten(name)]:
+        needed = moment.versions.keys() | (set() if moment.is_newest else {table.name})
+        if gone := [name for name in sorted(needed) if name not in versions and _is_rewritten(name)]:
             tell(f"  {moment}: cannot be judged: {', '.join(gone)} as it was then is not kept")
             continue
         written = Written(table, 0, moment.first_batch, moment.last_batch)
@@ -173,8 +174,9 @@ def _is_rewritten(name: str) -> bool:
 
 
 def _is_kept(settings: Settings, name: str, version: int) -> bool:
+    """Whether a version can still be read: its commits are there, and so are its files."""
     try:
-        DeltaTable(str(_NAMED[name].path(settings)), version=version)
-        return True
+        files = DeltaTable(str(_NAMED[name].path(settings)), version=version).file_uris()
     except DeltaError:
         return False
+    return all(Path(unquote(file)).exists() for file in files)

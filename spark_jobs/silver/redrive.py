@@ -42,13 +42,14 @@ class _Drive:
     rows: DataFrame
     places: DataFrame  # their coordinates
     since: int  # the first of their batches
+    until: int  # the last
 
     def read(self, table: Table) -> DataFrame:
         return sources.read_table(self.spark, self.settings, table)
 
     def new_values(self) -> DataFrame:
         """The rows as bronze has them, with their newest corrections in place of their values."""
-        bronze = self.read(self.topic.bronze).where(F.col("_batch") >= self.since)
+        bronze = self.read(self.topic.bronze).where(F.col("_batch").between(self.since, self.until))
         values = {place: correction.value for place, correction in corrections.newest(self.settings).items()}
         return corrections.correct(recompute.within(bronze, self.places), values, self.spark)
 
@@ -80,14 +81,12 @@ def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> Non
 def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, run_id: str) -> None:
     halfway = is_halfway(settings, topic)
     rows = _select_rows(spark, settings, topic, plan, halfway).localCheckpoint()
-    count, since = rows.agg(F.count("*"), F.min("_batch")).collect()[0]
+    count, since, until = rows.agg(F.count("*"), F.coalesce(F.min("_batch"), F.lit(0)), F.coalesce(F.max("_batch"), F.lit(0))).collect()[0]
     if not count and not halfway:
         log.info("%s: found no row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
         return
-    places = rows.select(*PLACE)
-    drive = _Drive(
-        spark, settings, topic, read_rules(topic.name), rows, F.broadcast(places) if count <= _FEW else places, since if count else 0
-    )
+    places = F.broadcast(rows.select(*PLACE)) if count <= _FEW else rows.select(*PLACE)
+    drive = _Drive(spark, settings, topic, read_rules(topic.name), rows, places, since, until)
     result = _judge_transactions(drive) if topic.dimension is None else _judge_messages(drive, topic.dimension)
     outcomes = result.outcomes.localCheckpoint()
     quarantine = _change(topic.quarantine, rows, recompute.updated_quarantine(rows, result.judged))

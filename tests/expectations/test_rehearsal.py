@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from expectations.suites import FOLDER
 from spark_jobs import run
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS
 from tests.expectations.test_gates import run_gate
-from tests.expectations.warehouse import FIRST_VERSION, LOADED, good_rows, run_of, write
+from tests.expectations.warehouse import FIRST_VERSION, LOADED, good_rows, run_of, table_named, write
 
 pytestmark = pytest.mark.xdist_group("expectations")
 Copy = Callable[[], Settings]
@@ -88,6 +89,11 @@ def test_a_table_whose_rows_change_is_judged_as_each_run_left_it(copy_home: Copy
     assert code == 3
     assert "batches 1 to 1: would have passed" in printed
     assert "holes_and_overlaps (critical): found 1; first: C00000001: one ends 2020-12-31T00:00:00Z, the next begins never" in printed
+
+    path = str(table_named("silver.customers").path(settings))
+    DeltaTable(path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    _, printed = rehearse(settings, "silver", "--suite", str(suite_file(tmp_path, "silver.customers")))
+    assert "batches 1 to 1: cannot be judged: silver.customers as it was then is not kept" in printed
 
 
 def test_a_run_of_which_no_version_is_on_record_is_named_and_not_judged(copy_home: Copy, tmp_path: Path, rehearse: Rehearse) -> None:

@@ -128,7 +128,7 @@ def test_the_first_offending_row_is_named_by_ids_and_coordinates(judgements: dic
     assert lost == "1; first: transactions/1/0 is in none"
     assert twice == "1; first: transactions/0/0 is in quarantine, transactions"
     assert found["silver.transactions", "repeated_ids", ""] == "1; first: T1 in 2 rows"
-    assert found["bronze.accounts", "missing_coordinates", "-offset"] == "1; first: accounts/0/? of batch 1"
+    assert found["bronze.transactions", "missing_coordinates", "-offset"] == "1; first: transactions/0/? of batch 1"
     hole = "1; first: C00000001: one ends 2013-01-30T00:00:00Z, the next begins 2013-01-31T00:00:00Z"
     assert found["silver.customers", "holes_and_overlaps", "-hole"] == hole
 

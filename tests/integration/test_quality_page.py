@@ -69,29 +69,29 @@ def test_from_a_failed_run_to_the_broken_rows(stack_home: Path, settings: Settin
     with logged_in(stack_home) as page:
         page.goto(f"/dags/medallion/runs/{failed_run}")
         expect(page.get_by_text("Failed").first).to_be_visible()
-        keep(page, "1-failed-run")
+        keep(page, "quality-1-failed-run")
         page.get_by_role("link", name="Quality").last.click()  # the tab; the first is in the navigation
         frame = page.frame_locator("iframe")
         closed = frame.get_by_role("row").filter(has_text="quarantined_per_thousand").first
         expect(closed).to_contain_text(re.compile("CLOSED|overruled"))
-        keep(page, "2-quality-of-the-run")
+        keep(page, "quality-2-quality-of-the-run")
         closed.get_by_role("link", name="rows in quarantine").click()
         expect(frame.get_by_role("heading", name="Quarantine")).to_be_visible()
         expect(frame.get_by_text(re.compile("^parseable: found [0-9]+ bytes of value$")).first).to_be_visible()
         expect(frame.get_by_text(re.compile("[0-9]+ bytes, not JSON")).first).to_be_visible()
-        keep(page, "3-broken-rows")
+        keep(page, "quality-3-broken-rows")
 
         page.get_by_role("link", name="Quality").first.click()
         expect(frame.locator(".chart .main-svg").first).to_be_visible()
-        assert frame.locator(".chart").count() == 4
+        expect(frame.locator(".charts h2")).to_have_text(["Volume", "Quarantine by rule", "Lateness", "Freshness"])
         judged = frame.locator(".run.closed, .run.overruled").first
         expect(judged).to_be_visible()
-        keep(page, "4-quality")
+        keep(page, "quality-4-page")
         frame.locator(".charts").scroll_into_view_if_needed()
-        keep(page, "5-charts")
+        keep(page, "quality-5-charts")
         judged.click()
         expect(frame.get_by_text("quarantined_per_thousand").first).to_be_visible()
-        keep(page, "6-report")
+        keep(page, "quality-6-report")
         page.go_back()
         frame.get_by_role("link", name="DAG run").first.click()
         page.wait_for_url(re.compile("/dags/medallion/runs/"))  # in Airflow's own window

@@ -1,0 +1,61 @@
+"""A re-drive by command line, with a file of corrections, through gates and gold to a release."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from include.account import close_account
+from spark_jobs import tables
+from spark_jobs.releases import has_unreleased_batches, newest_release
+from tests.integration import oracle
+from tests.integration.checks import assert_gold_follows, assert_rows
+from tests.integration.conftest import Wave
+from tests.integration.ledger import ALL_STEPS, Row
+
+pytestmark = pytest.mark.integration
+
+
+def line(row: Row, value: str) -> str:
+    place = dict(zip(("topic", "partition", "offset"), oracle.place(row), strict=True))
+    return json.dumps({**place, "value": value, "who": "Ada", "why": "typed wrong"})
+
+
+def test_corrected_rows_take_their_old_places_and_gold_follows(first_wave: Wave, tmp_path: Path) -> None:
+    """Some get an id of their own, others that of a row which came later and is a duplicate from now on."""
+    ledger = first_wave.saved.copy(tmp_path / "home")
+    bronze = sorted(ledger.rows(tables.BRONZE_TRANSACTIONS), key=oracle.arrival)
+    broken = [row for row in bronze if oracle.broken_rule(row)]
+    rule, wrong = oracle.broken_rule(broken[0]), broken[:8]
+    last = [row for row in bronze if oracle.injected(row) is None][-8:]
+    values = [json.dumps(json.loads(row["value"]) | {"amount": 7}) for row in last]
+    values[4:] = [json.dumps(json.loads(value) | {"transactionId": f"T-corrected-{number}"}) for number, value in enumerate(values[4:])]
+    file = tmp_path / "corrections.jsonl"
+
+    file.write_text("\n".join([line(wrong[0], values[0]), line(last[0], values[0])]))
+    refused = ledger.try_run(f"redrive --rule {rule} --table silver.transactions --corrections {file}")
+    place = "/".join(map(str, oracle.place(last[0])))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert f"{place} is valid already, expected it in silver.transactions_quarantine; nothing was written" in refused.stderr
+    assert ledger.rows(tables.CORRECTIONS) == []
+
+    file.write_text("\n".join(map(line, wrong, values)))
+    ledger.run(f"redrive --rule {rule} --table silver.transactions --corrections {file}")
+    corrected = {oracle.place(row): value.encode() for row, value in zip(wrong, values, strict=True)}
+    split = oracle.Transactions(
+        row | {"value": corrected[oracle.place(row)], "headers": []} if oracle.place(row) in corrected else row for row in bronze
+    )
+    assert {oracle.place(row) for row in split.duplicates} >= {oracle.place(row) for row in last[:4]}
+    assert_rows(ledger, tables.SILVER_TRANSACTIONS, split.first.values())
+    assert_rows(ledger, tables.TRANSACTIONS_DUPLICATES, split.duplicates)
+    assert_rows(ledger, tables.TRANSACTIONS_QUARANTINE, split.quarantine)
+    judged = {oracle.place(row): row["outcome"] for row in ledger.rows(tables.REDRIVES)}
+    others = {oracle.place(row) for row in broken if oracle.broken_rule(row) == rule} - corrected.keys()
+    assert judged == dict.fromkeys(corrected, "transactions") | dict.fromkeys(others, "quarantine")
+
+    assert has_unreleased_batches(ledger.settings)
+    ledger.run(*ALL_STEPS)
+    assert_gold_follows(ledger, split)
+    release = newest_release(ledger.settings)
+    assert (release.release_id, close_account(ledger.settings, release).differences) == (2, [])
+    assert not has_unreleased_batches(ledger.settings)
