@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults]
 RECORDED = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 SILVER_POINTS = [
     f"{when} {what}"
-    for what in (*(table.name for table in tables.SILVER), *(f"batches of {table.name}" for table in RECORDED))
+    for what in (*(table.name for table in (*tables.SILVER, *tables.SILVER_INDEXES)), *(f"batches of {table.name}" for table in RECORDED))
     for when in ("before", "after")
 ]
 GOLD_POINTS = [f"{when} {table.name}" for table in tables.GOLD for when in ("before", "after")]
