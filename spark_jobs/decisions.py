@@ -25,6 +25,7 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
 
     Raises SettingsError for a choice that is none, and for a name or a reason that is missing or too long.
     """
+    who, why = " ".join(who.split()), " ".join(why.split())  # one line each: a message must not look like two
     _check(choice, who, why)
     with leases.hold(settings, [DECISIONS], owner="decide"):
         closed = closed_verdicts(settings, *LAYERS)
@@ -36,13 +37,13 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
         decision = {
             "decided_at": next_moment(settings, now or datetime.now(UTC)),
             "choice": choice,
-            "who": who.strip(),
-            "why": why.strip(),
+            "who": who,
+            "why": why,
             "release_id": released[0]["release_id"] if released else 0,
             "generation": control.generation(settings) + (choice == ROLL_BACK),
         }
         control.append_held(settings, DECISIONS, [decision | {"layer": layer, "run_id": run_id} for layer, run_id in gates])
-    log.info("decided by %s: %s, for %s: %s", who.strip(), choice, ", ".join(layer for layer, _ in gates), why.strip())
+    log.info("decided by %s: %s, for %s: %s", who, choice, ", ".join(layer for layer, _ in gates), why)
     rollback.finish(settings)
 
 
@@ -50,5 +51,5 @@ def _check(choice: str, who: str, why: str) -> None:
     if choice not in CHOICES:
         raise SettingsError(f"decision: found {choice!r}, expected one of {', '.join(CHOICES)}")
     for name, text in (("--who", who), ("--why", why)):
-        if not text.strip() or len(text) > LONGEST_TEXT:
-            raise SettingsError(f"{name}: found {len(text.strip())} characters, expected 1 to {LONGEST_TEXT}: who decides, and why")
+        if not text or len(text) > LONGEST_TEXT:
+            raise SettingsError(f"{name}: found {len(text)} characters, expected 1 to {LONGEST_TEXT}: who decides, and why")
