@@ -100,7 +100,7 @@ def compact(spark: SparkSession, settings: Settings, table: Table, most_files: i
     if sum(size < file_bytes for size in sizes) <= most_files:
         return
     kill_point(f"before compacting {table.name}")
-    with _configured(spark, {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}):
+    with configured(spark, {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}):
         DeltaTable.forPath(spark, path).optimize().executeCompaction()
     kill_point(f"after compacting {table.name}")
 
@@ -118,16 +118,20 @@ def _transaction(spark: SparkSession, application: str, upto: int) -> AbstractCo
     """MERGE has no option for a transaction identifier, but honours the session's (which stays set until it is unset)."""
     user_metadata = json.dumps({"application": application, "upto": upto})
     conf = {f"{_TXN}AppId": application, f"{_TXN}Version": str(upto)}
-    return _configured(spark, conf | {"spark.databricks.delta.commitInfo.userMetadata": user_metadata})
+    return configured(spark, conf | {"spark.databricks.delta.commitInfo.userMetadata": user_metadata})
 
 
 @contextmanager
-def _configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
-    """Settings of the session that hold within, and are unset afterwards."""
+def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
+    """Settings of the session that hold within, and are what they were afterwards."""
+    before = {name: spark.conf.get(name, None) for name in conf}
     for name, value in conf.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in conf:
-            spark.conf.unset(name)
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

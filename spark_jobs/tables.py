@@ -88,7 +88,7 @@ TRANSACTIONS_LATE = Table(
     keys=_COORDINATE_KEYS,
 )
 # Where the row of each id is, so that looking for duplicates reads nothing else that grows.
-TRANSACTION_IDS = Table("silver.transaction_ids", f"id_hash bigint, {_COORDINATES}")
+TRANSACTION_IDS = Table("silver.transaction_ids", "id_hash bigint, _partition int, _offset bigint")
 TRANSACTIONS_QUARANTINE = _quarantine("transactions")
 CUSTOMERS_QUARANTINE = _quarantine("customers")
 ACCOUNTS_QUARANTINE = _quarantine("accounts")

@@ -63,12 +63,13 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
         sums = {name: sum(row[name] for row in counts) for name in ("input", "output", "duplicates", "quarantined")}
         first_rows = sinks.in_order(marked.where("is_first"), tables.ARRIVAL, sums["output"])
         outputs = (
-            (tables.TRANSACTION_IDS, known.entries(first_rows), sums["output"]),
             (tables.SILVER_TRANSACTIONS, first_rows, sums["output"]),
             (tables.TRANSACTIONS_DUPLICATES, marked.where(is_valid() & ~F.col("is_first")), sums["duplicates"]),
             (tables.TRANSACTIONS_QUARANTINE, marked.where(~is_valid()), sums["quarantined"]),
             (tables.TRANSACTIONS_LATE, transactions.late_rows(marked.where("is_first"), watermarks, rows.sparkSession), len(watermarks)),
         )
+        if sums["output"]:
+            known.add_entries(first_rows, settings, application, last)
         for table, output, is_some in outputs:
             if is_some:
                 sinks.append_batches(output, settings, table, application, last)

@@ -1,11 +1,11 @@
 """Which ids silver.transactions has already: a slim index of hashes says where, and no more of the table is read than those rows.
 
-An entry of the index (silver.transaction_ids) is the hash of an id and the coordinates of its row. Entries of rows that are not
+An entry of the index (silver.transaction_ids) is the hash of an id and where its row lies in Kafka. Entries of rows that are not
 there do no harm, because the rows themselves are compared; a missing one would let an id in twice. So whoever puts a row into
 silver.transactions writes its entry first (`add_entries`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -13,17 +13,19 @@ from pyspark.sql import functions as F
 from spark_jobs import sinks, sources, written
 from spark_jobs.settings import Settings
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.tables import ARRIVAL, SILVER_TRANSACTIONS, TRANSACTION_IDS
+from spark_jobs.tables import SILVER_TRANSACTIONS, TRANSACTION_IDS
 
-# Rows are found by pages: small ones, and each of many values is compared with the page index.
+# Rows are found by pages: small ones, and each of many offsets is compared with the page index.
 SESSION = {
     "parquet.page.row.count.limit": "1000",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.pushdown.inFilterThreshold": "2000",
 }
 _MOST_LOOKED_UP = 2_000  # rows that are found so; more are cheaper to find by reading the table
+_PLACE = ["_partition", "_offset"]
 _MOST_BROADCAST = 2_000_000
-_MOST_BATCHES = 100
+_MOST_COMPARED = 50
+_LARGE_PAGES = {"parquet.page.row.count.limit": "20000"}
 _MOST_FILES = 32
 _FILE_BYTES = 64 * 2**20
 
@@ -38,37 +40,38 @@ def catch_up(spark: SparkSession, settings: Settings, application: str, upto: in
 
 def add_entries(rows: DataFrame, settings: Settings, application: str, upto: int) -> None:
     """Append the entries of rows of silver.transactions, if the application has not brought the index that far before."""
-    sinks.append_batches(entries(rows), settings, TRANSACTION_IDS, application, upto)
+    with sinks.configured(rows.sparkSession, _LARGE_PAGES):
+        sinks.append_batches(entries(rows, "_batch"), settings, TRANSACTION_IDS, application, upto)
 
 
-def entries(rows: DataFrame) -> DataFrame:
-    """The entries of rows of silver.transactions."""
-    return rows.select(_hash().alias("id_hash"), *ARRIVAL)
+def entries(rows: DataFrame, *others: str) -> DataFrame:
+    """The entries of rows of silver.transactions, with some other columns of theirs."""
+    return rows.select(_hash().alias("id_hash"), *_PLACE, *others)
 
 
 def compact(spark: SparkSession, settings: Settings) -> None:
     """Keep the index in few files."""
-    sinks.compact(spark, settings, TRANSACTION_IDS, _MOST_FILES, _FILE_BYTES)
+    with sinks.configured(spark, _LARGE_PAGES):
+        sinks.compact(spark, settings, TRANSACTION_IDS, _MOST_FILES, _FILE_BYTES)
 
 
 def known_rows(judged: DataFrame, settings: Settings, before: int) -> DataFrame:
     """The rows of silver.transactions from batches before this one that may have the ids of the valid rows in `judged`.
 
     All rows with such an id come out, and at most a few others. Reads the whole index, and of silver.transactions about a page
-    of rows a hit (up to 2,000 hits; with more of them, the batches that they lie in). `judged` is read more than once.
+    of rows a hit (with more than 2,000 hits, all of it). `judged` is read more than once.
     """
     spark = judged.sparkSession
     silver = sources.read_table(spark, settings, SILVER_TRANSACTIONS).where(F.col("_batch") < before)
-    index = sources.read_table(spark, settings, TRANSACTION_IDS).where(F.col("_batch") < before)
+    index = sources.read_table(spark, settings, TRANSACTION_IDS)
     if index.isEmpty():
         return silver.where("false")
     new = judged.where(is_valid()).select(_hash().alias("id_hash"))
     few = judged.count() <= _MOST_BROADCAST
-    places = index.join(F.broadcast(new) if few else new, on="id_hash", how="left_semi").select(*ARRIVAL).distinct().localCheckpoint()
-    hits, first, last = places.agg(F.count("*"), F.min("_batch"), F.max("_batch")).collect()[0]
+    places = index.join(F.broadcast(new) if few else new, on="id_hash", how="left_semi").select(*_PLACE).localCheckpoint()
+    hits = places.count()
     if hits > _MOST_LOOKED_UP:
-        within = silver.where(F.col("_batch").between(first, last))
-        return within.join(F.broadcast(places) if hits <= _MOST_BROADCAST else places, on=list(ARRIVAL), how="left_semi")
+        return silver.join(F.broadcast(places) if hits <= _MOST_BROADCAST else places, on=_PLACE, how="left_semi")
     return F.broadcast(silver.where(_lies_at(places.collect())))
 
 
@@ -76,21 +79,18 @@ def _hash() -> Column:
     return F.xxhash64("transaction_id")
 
 
-def _lies_at(places: Iterable[Row]) -> Column:
+def _lies_at(places: Sequence[Row]) -> Column:
     """A condition that data skipping and Parquet's page index understand, true for these coordinates and few others."""
+    if not places:
+        return F.lit(False)
     offsets: dict[int, set[int]] = {}
-    batches = set()
     for place in places:
         offsets.setdefault(place["_partition"], set()).add(place["_offset"])
-        batches.add(place["_batch"])
-    if not batches:
-        return F.lit(False)
-    lists = (f"(_partition = {partition} and _offset in ({_listed(numbers)}))" for partition, numbers in sorted(offsets.items()))
-    within = f"_batch between {min(batches)} and {max(batches)}"
-    if len(batches) <= _MOST_BATCHES:
-        within = " or ".join(f"_batch = {batch}" for batch in sorted(batches))
-    return F.expr(f"({within}) and ({' or '.join(lists)})")
+    return F.expr(" or ".join(f"(_partition = {partition} and {_is_among(found)})" for partition, found in sorted(offsets.items())))
 
 
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)))
+def _is_among(offsets: Collection[int]) -> str:
+    """Of a list, data skipping sees only the ends: few are compared one by one."""
+    if len(offsets) > _MOST_COMPARED:
+        return f"_offset in ({', '.join(map(str, sorted(offsets)))})"
+    return f"({' or '.join(f'_offset = {offset}' for offset in sorted(offsets))})"

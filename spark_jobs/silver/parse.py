@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "20000000"}
+# A number of a million digits took 28 s to read, and the time grows with the square of the length.
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "100000"}
 _LONGEST_WALK = 262_144  # characters; the walk costs some microseconds a token and holds them all in memory
 _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
@@ -20,7 +21,8 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
     """Add a column `is_json_object` and, for each JSON name, a struct column of the same name.
 
     In: `value` binary. A value that is not exactly one JSON object by RFC 8259 in UTF-8 (null, trailing text, an array,
-    nested too deep for the reader) gets `is_json_object` false and null fields. Of a repeated name the last counts.
+    nested too deep for the reader, a number of more than 100,000 characters) gets `is_json_object` false and null fields. Of a
+    repeated name the last counts.
     Out, per field: kind (`string number boolean null object array`; null where the name is absent) and text (of a string its
     content). Those in `numbers` have a number's text in plain digits, by value (1e2 is 100, 1.100 is 1.1, -0 is 0), and
     exponent_digits: the significant digits of one written with an exponent, else 0. Of a number that needs reading again in a

@@ -36,10 +36,11 @@ MOMENT = 1357028613000
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: its wall time, and the bytes that its processes read, from the page cache or not."""
+    """One run: its wall time, and what its processes used: processor time, and bytes read, from the page cache or not."""
 
     seconds: float
-    bytes_read: int
+    processor: float
+    bytes_read: float
 
 
 def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int) -> None:
@@ -51,15 +52,21 @@ def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int)
         for history in histories:
             runs[history].append(run_on_copy(folder / f"history-{history}", folder / "run"))
     print(f"\n{new_rows:,} new bronze rows, 1 % duplicates of random old ids; medians of {repeats} runs")
-    print(f"{'rows of history':>16} {'seconds':>8} {'ratio':>6} {'read MB':>8} {'index MB':>9} {'bytes a row':>12}")
-    base = statistics.median(run.seconds for run in runs[histories[0]])
+    print(
+        f"{'rows of history':>16} {'seconds':>8} {'ratio':>6} {'cpu s':>6} {'ratio':>6} {'read MB':>8} {'index MB':>9} {'bytes a row':>12}"
+    )
+    base = median(runs[histories[0]])
     for history in histories:
-        seconds = statistics.median(run.seconds for run in runs[history])
-        read = statistics.median(run.bytes_read for run in runs[history])
+        found = median(runs[history])
         index = size_of(read_settings(environment(folder / f"history-{history}")), tables.TRANSACTION_IDS)
-        print(
-            f"{history:>16,} {seconds:8.1f} {seconds / base:6.2f} {read / 1e6:8.0f} {index / 1e6:9.1f} {index / history:12.1f}", flush=True
-        )
+        wall = f"{history:>16,} {found.seconds:8.1f} {found.seconds / base.seconds:6.2f}"
+        processor = f"{found.processor:6.1f} {found.processor / base.processor:6.2f}"
+        print(f"{wall} {processor} {found.bytes_read / 1e6:8.0f} {index / 1e6:9.1f} {index / history:12.1f}", flush=True)
+
+
+def median(runs: Sequence[Measured]) -> Measured:
+    """The median of each measure."""
+    return Measured(*(statistics.median(values) for values in zip(*((r.seconds, r.processor, r.bytes_read) for r in runs), strict=True)))
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -150,27 +157,29 @@ def run_on_copy(home: Path, copy: Path) -> Measured:
     shutil.copytree(
         home, copy, copy_function=lambda source, target: (os.link if source.endswith(".parquet") else shutil.copy2)(source, target)
     )
-    begun, read = time.monotonic(), dict[int, int]()
+    begun, used = time.monotonic(), dict[int, tuple[float, int]]()
     command = [sys.executable, "-m", "spark_jobs.run", "silver"]
     with subprocess.Popen(command, env=environment(copy), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)
         while process.poll() is None:
-            note_reads(watched, read)
+            note_use(watched, used)
             time.sleep(0.1)
         seconds = time.monotonic() - begun
         if process.returncode != 0:
             raise SystemExit(process.stderr.read() if process.stderr else "silver failed")
     shutil.rmtree(copy)
-    return Measured(seconds, sum(read.values()))
+    processor, read = zip(*used.values(), strict=True)
+    return Measured(seconds, sum(processor), sum(read))
 
 
-def note_reads(process: psutil.Process, read: dict[int, int]) -> None:
-    """How much a process and its children have read so far."""
+def note_use(process: psutil.Process, used: dict[int, tuple[float, int]]) -> None:
+    """The processor seconds and the bytes read of a process and its children so far."""
     try:
         for each in (process, *process.children(recursive=True)):
-            read[each.pid] = each.io_counters().read_chars
+            times = each.cpu_times()
+            used[each.pid] = (times.user + times.system, each.io_counters().read_chars)
     except psutil.Error:
-        pass  # one of them is gone: what it had read stays noted
+        pass  # one of them is gone: what it had used stays noted
 
 
 def size_of(settings: Settings, table: tables.Table) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from include.account import close_account
 from include.demo import wait_for_dags
@@ -30,7 +30,7 @@ from tests.integration.waves import new
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 GARBAGE = 400
-RUN_SECONDS = 400
+RUN_SECONDS = 600
 
 
 @pytest.fixture
@@ -164,8 +164,9 @@ def answer(page: Page, choice: str, reason: str, name: str) -> None:
     page.get_by_role("link", name=re.compile("^Gate .*silver.* closed")).click()
     page.get_by_text("Readers see").wait_for()
     button = page.get_by_role("button", name=choice, exact=True)
-    assert button.is_disabled()  # a reason is required
+    expect(button).to_be_disabled()  # a reason is required
     page.locator("[name=element_reason]").fill(reason)
+    expect(button).to_be_enabled()
     keep(page, name)
     button.click()
     page.get_by_text("Response received at").wait_for()

@@ -90,7 +90,7 @@ def test_from_a_failed_run_to_the_broken_rows(stack_home: Path, settings: Settin
         frame.locator(".charts").scroll_into_view_if_needed()
         keep(page, "quality-5-charts")
         judged.click()
-        expect(frame.get_by_text("quarantined_per_thousand").first).to_be_visible()
+        expect(frame.locator(".alert", has_text="quarantined_per_thousand").first).to_be_visible()
         keep(page, "quality-6-report")
         page.go_back()
         frame.get_by_role("link", name="DAG run").first.click()

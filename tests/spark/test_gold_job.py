@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import control, sinks, tables
 from spark_jobs.errors import LedgerError
-from spark_jobs.gold import job
+from spark_jobs.gold import amend, job
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import Table
 from tests.frames import at, frame
@@ -195,6 +195,31 @@ def killed_at(point: str) -> Callable[[str], None]:
             raise RuntimeError(f"killed {name}")
 
     return stop
+
+
+def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(interpreted: SparkSession, tmp_path: Path) -> None:
+    """By other transaction identifiers and checkpoints. What happened to accounts before it is not taken again."""
+    chance = random.Random(1)
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    table, dimension = tables.DISTRICT_MINUTES, tables.SILVER_ACCOUNTS
+    tables.ensure_tables(settings, (tables.SILVER_TRANSACTIONS, dimension, table))
+    rows = silver_rows(chance)
+    before, after = histories(chance, rows)
+    silver = Silver(interpreted, settings, chance, rows)
+    silver.append(100)
+    silver.put(dimension, before)
+    control.append(settings, tables.DECISIONS, [{"choice": "roll back", "generation": 2}])
+    for application in ("gold/2", f"gold/2 {dimension.name}"):
+        sinks.merge_rows(frame(interpreted, table.ddl, []), settings, table, application=application, upto=1, on=table.keys)
+
+    job.follow_dimension(interpreted, settings, dimension, table, amend.minutes_of)
+    assert not settings.checkpoints.exists()
+    silver.put(dimension, [version for version in after if version["account_id"] in ACCOUNTS[:2]])
+    job.follow_dimension(interpreted, settings, dimension, table, amend.minutes_of)
+    assert sinks.applied(settings, table, f"gold/2 {dimension.name}") == 2
+    assert (settings.checkpoints / "gold" / "2" / dimension.name).is_dir()
+    present = control.query(DeltaTable(str(table.path(settings))), "select sum(transactions) as n from t")["n"][0].as_py()
+    assert 0 < present < 100  # minutes of two accounts only
 
 
 @pytest.fixture

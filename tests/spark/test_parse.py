@@ -102,6 +102,15 @@ NOT_ONE_OBJECT: dict[str, bytes | None] = {
     "a NUL after": b'{"n":1}\x00',
     "2000 deep": b'{"n":1,"deep":' + b"[" * 2000 + b"]" * 2000 + b"}",
     "2000 deep, open": b'{"n":1,"deep":' + b"[" * 2000,
+    "10,000 objects deep": b'{"n":' * 10_000 + b"1" + b"}" * 10_000,
+    "10,000 arrays deep": b"[" * 10_000 + b"]" * 10_000,
+    "1 MB of one letter": b"x" * 1_000_000,
+    "1 MB of open objects": b'{"n":' * 200_000,
+    "1 MB of quotes": b'"' * 1_000_000,
+    "1 MB of backslashes": b'{"n":"' + b"\\" * 1_000_000,
+    "1 MB of digits": b'{"n":' + b"9" * 1_000_000 + b"}",
+    "1 MB of decimals": b'{"n":0.' + b"9" * 1_000_000 + b"}",
+    "an unknown number of 1 MB": b'{"o":' + b"9" * 1_000_000 + b',"n":1}',
 }
 
 # value -> (kind, text) of n
@@ -134,7 +143,14 @@ OBJECTS: dict[str, tuple[bytes, str | None, str | None]] = {
     "an exponent without spaces": (b'{"n":1e2}', "number", "100"),
     "an exponent with line ends": (b'{\r\n"n"\r\n:\r\n1e2\r\n}', "number", "100"),
     "900 deep": (b'{"n":1,"deep":' + b"[" * 900 + b"]" * 900 + b"}", "number", "1"),
-    "a long unknown number": (b'{"n":1,"o":' + b"1" * 900 + b"}", "number", "1"),
+    "a long unknown number": (b'{"n":1,"o":' + b"1" * 10_000 + b"}", "number", "1"),
+    "9,000 digits": (b'{"n":' + b"1" * 9000 + b"}", "number", "1" * 9000),
+    "9,000 digits in a text": (b'{"n":"' + b"1" * 9000 + b'"}', "string", "1" * 9000),
+    "a million digits in a text": (b'{"n":"' + b"1" * 1_000_000 + b'"}', "string", "1" * 1_000_000),
+    "100,000 unknown fields": (b"{" + b"".join(b'"f%d":0,' % i for i in range(100_000)) + b'"n":2}', "number", "2"),
+    "the end mark's name": (b'{"_end":"0","n":1}', "number", "1"),
+    "an empty name": (b'{"":1e1,"n":2e1}', "number", "20"),
+    "a NUL in a name": (b'{"n\\u0000":1e1,"n":2e1}', "number", "20"),
 }
 
 

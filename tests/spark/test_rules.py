@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from expectations.row_rules import FOLDER, read_rules
 from spark_jobs.silver.history import ACCOUNTS, CUSTOMERS, judge_messages, quarantined
 from spark_jobs.silver.transactions import judge_transactions
-from tests.spark.rows import Record, bronze, message, placed, written
+from tests.spark.rows import KEYS, MESSAGES, Record, bronze, message, placed, written
 
 pytestmark = pytest.mark.spark
 
@@ -53,11 +53,22 @@ BREAKERS: dict[str, dict[str, list[Record]]] = {
         "amount_not_negative": [written("transactions", "amount", text) for text in ("-1", "-0.01", "-1e-2", "-1e2")],
         "amount_scale": [
             written("transactions", "amount", text)
-            for text in ("1.234", "0.001", "10000000000000000", "1e16", "1234567890123456e-2", "1e400", "1e-400", "1" * 41, "10e2147483647")
+            for text in (
+                "1.234",
+                "0.001",
+                "12345678901234567.89",
+                "10000000000000000",
+                "1e16",
+                "1234567890123456e-2",
+                "1e400",
+                "1e-400",
+                "1" * 41,
+                "10e2147483647",
+            )
         ],
         "balance_scale": [
             message("transactions", "balance"),
-            *(written("transactions", "balance", text) for text in ("null", '"12"', "true", "{}", "1.234", "-0.001", "1e-3")),
+            *(written("transactions", "balance", text) for text in ("null", '"12"', '"NaN"', "true", "{}", "1.234", "-0.001", "1e-3")),
             *(written("transactions", "balance", text) for text in ("-10000000000000000", "12345678901234567.89", "9999999999999999.99e0")),
         ],
     },
@@ -106,7 +117,7 @@ GOOD: dict[str, list[Record]] = {
         *(message("transactions", type=text) for text in ("Credit", "Debit")),
         *(
             written("transactions", "amount", text)
-            for text in ("0", "-0", "-0.0", "1e2", "1.100", "123456789012345e-2", "9999999999999999.99")
+            for text in ("0", "-0", "-0.0", "0.1", "1e2", "1.100", "123456789012345e-2", "9999999999999999.99")
         ),
         *(written("transactions", "balance", text) for text in ("-9999999999999999.99", "-1e2", "-1.100", "0.00e5", "1E+2")),
         *(written("transactions", "eventTime", text) for text in ("1600000000000.0", "1.6e12", "1357028613001e0")),
@@ -182,6 +193,26 @@ def test_a_time_is_plausible_up_to_both_ends(spark: SparkSession, topic: str, fi
     records = [message(topic, **{field: time}) for _, time, _ in cases]
     found = broken(bronze(spark, topic, records, loaded="2013-05-01 00:00:00"), topic)
     assert list(zip([name for name, _, _ in cases], found, strict=True)) == [(name, rules) for name, _, rules in cases]
+
+
+@pytest.mark.parametrize("topic", BREAKERS)
+def test_whatever_comes_is_kept_or_refused_with_a_reason(spark: SparkSession, topic: str) -> None:
+    """None of these ends the job. A null value deletes in a dimension; a field that the topic does not have breaks no rule."""
+    key = str(MESSAGES[topic][KEYS[topic]]).encode()
+    field = "type" if topic == "transactions" else "districtId"
+    unknown = {f"x{number}": [{"deep": [number]}] for number in range(50)}
+    cases: list[tuple[bytes | None, list[str]]] = [
+        (None, [] if topic in DIMENSIONS else ["parseable"]),
+        *((value, ["parseable"]) for value in (b"", b" ", b"[]", b"null", b"0", b'""', b"NaN", b"\xff\xfe", b"\x00", b"{" * 10_000)),
+        (written(topic, field, "[" * 10_000 + "]" * 10_000)[1], ["parseable"]),
+        (written(topic, field, '"' + "x" * 1_000_000 + '"')[1], ["type_known" if topic == "transactions" else "district_id_whole"]),
+        (written(topic, "x", '"' + "y" * 1_000_000 + '"')[1], []),
+        (message(topic, **unknown)[1], []),
+    ]
+    rows = bronze(spark, topic, [(key, value) for value, _ in cases])
+    assert [rules for _, rules in cases] == broken(rows, topic)
+    found = details(spark, [(key, value) for value, rules in cases if rules], topic)
+    assert all(0 < len(text or "") <= 300 for text in found)
 
 
 def test_what_a_deletion_needs_is_its_key(spark: SparkSession) -> None:

@@ -33,7 +33,7 @@ def transaction(id_: str, hours: int = 0, **changes: Any) -> Record:
 
 def customer(number: int, hours: int, **changes: Any) -> Record:
     key = f"C{number:08d}"
-    return key.encode(), message("customers", customerId=key, updateTime=MOMENT + hours * HOUR, **changes)[1]
+    return key.encode(), message("customers", **{"customerId": key, "updateTime": MOMENT + hours * HOUR, **changes})[1]
 
 
 BAD = transaction("bad", type="Transfer")
@@ -96,7 +96,7 @@ def copied(settings: Settings, home: Path) -> Settings:
     return settings_of(home)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """In place of the end of the process."""
 
 
@@ -109,7 +109,7 @@ def test_killed_between_every_two_writes(
     def kill_point(name: str) -> None:
         if name not in killed:
             killed.append(name)
-            raise Killed(name)
+            raise KilledError(name)
 
     original = faults.kill_point
     for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
@@ -120,7 +120,7 @@ def test_killed_between_every_two_writes(
         try:
             run_silver(spark, home)
         except LedgerError as error:
-            if "Killed" not in str(error):
+            if "KilledError" not in str(error):
                 raise
         assert len(killed) > before
     writes = [table.name for table in (*tables.SILVER, *tables.SILVER_INDEXES) if "accounts" not in table.name]
@@ -135,7 +135,7 @@ FOURTH = [transaction("T5", 5), transaction("T9", 8, amount=2), transaction("sha
 def plant_entry(spark: SparkSession, settings: Settings, id_: str, at: dict[str, Any]) -> None:
     """Put an entry for an id into the index that leads to the row of another one, as if their hashes were the same."""
     number = spark.range(1).select(F.xxhash64(F.lit(id_))).collect()[0][0]
-    put(settings, tables.TRANSACTION_IDS, {name: at[name] for name in tables.ARRIVAL} | {"id_hash": number})
+    put(settings, tables.TRANSACTION_IDS, {"id_hash": number, "_partition": at["_partition"], "_offset": at["_offset"]})
 
 
 def put(settings: Settings, table: tables.Table, row: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def put(settings: Settings, table: tables.Table, row: dict[str, Any]) -> None:
 
 
 def places(settings: Settings, table: tables.Table) -> set[tuple[Any, ...]]:
-    return {tuple(row[name] for name in tables.ARRIVAL) for row in rows_of(settings, table)}
+    return {(row["_partition"], row["_offset"]) for row in rows_of(settings, table)}
 
 
 def assert_fourth_is_in(settings: Settings, late: set[str]) -> None:
