@@ -24,8 +24,8 @@ def without(rows: DataFrame, places: DataFrame) -> DataFrame:
 
 def touched_ids(passed: DataFrame, judged: DataFrame, silver: DataFrame, duplicates: DataFrame) -> DataFrame:
     """The transaction ids of which silver may have to change."""
-    found = (rows.select("transaction_id") for rows in (within(silver, judged), within(duplicates, judged)))
-    return passed.select("transaction_id").union(next(found)).union(next(found)).distinct()
+    in_place = within(silver, judged).select("transaction_id").union(within(duplicates, judged).select("transaction_id"))
+    return passed.select("transaction_id").union(in_place).distinct()
 
 
 def marked_rows(passed: DataFrame, judged: DataFrame, silver: DataFrame, typed_duplicates: DataFrame, ids: DataFrame) -> DataFrame:

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltalake import DeltaTable
-
-from expectations.row_rules import RuleError, read_rules
 from spark_jobs import control, sinks, tables
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, history
+from spark_jobs.silver import corrections, history, rule_sets
 from spark_jobs.silver.corrections import Correction
 from spark_jobs.tables import Table
 
@@ -65,7 +62,7 @@ class Plan:
 def plan(settings: Settings, rule: str, table: str | None, file: Path | None) -> Plan:
     """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used."""
     asked = [topic for topic in TOPICS if table in (None, topic.silver.name, topic.quarantine.name)]
-    known = {topic.name: _known_rules(settings, topic) for topic in asked}
+    known = {topic.name: rule_sets.rule_names(settings, topic.name) for topic in asked}
     topics = [topic for topic in asked if rule in known[topic.name]]
     if not topics:
         names = "; ".join(f"of {topic.silver.name} {', '.join(known[topic.name])}" for topic in asked)
@@ -100,15 +97,3 @@ def last_write(settings: Settings, topic: Topic) -> int:
 def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:
     application = control.application(settings, APPLICATION)
     return {table.name: sinks.applied(settings, table, application) or 0 for table in topic.written}
-
-
-def _known_rules(settings: Settings, topic: Topic) -> list[str]:
-    """The rules of the present set, and those of older sets that quarantined rows break."""
-    path = str(topic.quarantine.path(settings))
-    sql = "select distinct unnest(broken_rules) as name from t"
-    older = control.query(DeltaTable(path), sql)["name"].to_pylist() if DeltaTable.is_deltatable(path) else []
-    try:
-        present = [rule.name for rule in read_rules(topic.name).rules]
-    except RuleError as error:
-        raise SettingsError(str(error)) from None
-    return [*present, *sorted({str(name) for name in older} - set(present))]

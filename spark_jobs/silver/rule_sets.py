@@ -41,5 +41,18 @@ def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
     return parse_rules(topic, text)
 
 
+def rule_names(settings: Settings, topic: str) -> list[str]:
+    """The names of a topic's present rules, in their order, and after them those of older sets that were ever used.
+
+    Raises SettingsError when the present rules file cannot be used.
+    """
+    try:
+        names = [rule.name for rule in read_rules(topic).rules]
+    except RuleError as error:
+        raise SettingsError(str(error)) from None
+    texts = sorted(text for (of, _), text in _texts(settings).items() if of == topic)
+    return list(dict.fromkeys([*names, *(rule.name for text in texts for rule in parse_rules(topic, text).rules)]))
+
+
 def _texts(settings: Settings) -> dict[tuple[str, str], str]:
     return {(row["topic"], row["version"]): row["text"] for row in control.read(settings, RULE_SETS).to_pylist()}

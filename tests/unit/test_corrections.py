@@ -31,6 +31,9 @@ def settings(tmp_path: Path) -> Settings:
         place | {"value": b"secret", "broken_rules": [rule]} for place, rule in zip(places[1:3], ("type_known", "older"), strict=True)
     ]
     append(settings, tables.TRANSACTIONS_QUARANTINE, broken)
+    rules = [{"name": "older", "field": "value", "holds": "false", "severity": "critical", "description": ""}]
+    older = {"topic": "transactions", "version": "0", "text": json.dumps({"version": "0", "rules": rules})}  # JSON is YAML
+    control.append(settings, tables.RULE_SETS, [older])
     control.append(settings, tables.BATCHES, [{"job": "silver", "table": "silver.transactions", "last_batch": 1}])
     return settings
 
@@ -106,7 +109,7 @@ def test_the_first_problems_are_listed_and_the_others_counted(settings: Settings
         plan(settings, "type_known", None, settings.home / "latin")
 
 
-def test_a_rule_is_known_from_the_present_set_or_from_quarantine(settings: Settings) -> None:
+def test_a_rule_is_known_from_the_present_set_or_from_one_that_was_used(settings: Settings) -> None:
     assert [topic.name for topic in planned(settings, rule="parseable").topics] == ["transactions", "customers", "accounts"]
     assert [topic.name for topic in planned(settings, rule="parseable", table="silver.accounts_quarantine").topics] == ["accounts"]
     assert [topic.name for topic in planned(settings, rule="older").topics] == ["transactions"]
