@@ -91,7 +91,8 @@ def closed_line(closed: Sequence[dict[str, Any]]) -> str:
     told = f"{waiting['who']} decided to wait at {waiting['decided_at']:%Y-%m-%dT%H:%MZ} ({waiting['why']}); " if waiting else ""
     return (
         f"{gates} closed on record: found {names}, expected a passed verdict: {told}"
-        f"decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; or mend the cause and judge again: "
+        "decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; "
+        "or mend the cause (run redrive takes rows back from quarantine) and judge again: "
         f"clear the gate's task, or python -m spark_jobs.run gate {closed[0]['layer']}; report: {closed[0]['report']}"
     )
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -176,8 +177,9 @@ def _record(
 def _newest_event(settings: Settings) -> datetime | None:
     """The largest event time of all valid rows so far, those included that a re-drive has put in their places."""
     done = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)[-1:]
-    rows = [*done, *control.read(settings, tables.REDRIVES).to_pylist()]
-    return max((row["_newest_event_at"] for row in rows if row["_newest_event_at"] is not None), default=None)
+    redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), "select max(_newest_event_at) as newest from t")
+    moments = [*(row["_newest_event_at"] for row in done), redriven["newest"][0].as_py()]
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
 def _count(classified: DataFrame) -> Counter[str]:
