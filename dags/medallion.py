@@ -6,9 +6,10 @@ find_new_batches >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >>
 ```
 
 **What it does.** Takes every whole bronze batch that the newest release lacks through silver and gold, and what a re-drive
-changed in silver. Nothing passes a gate that is not judged good: gold starts after bronze's and silver's gates, and readers see new rows only through the release,
-which names one version of every table. With nothing new, the first task ends the run within seconds; when that lasts for longer than
-LEDGER_FRESHNESS_SECONDS (a day), one run goes on, so that bronze's gate records it as a failed expectation.
+changed in silver. Nothing passes a gate that is not judged good: gold starts after bronze's and silver's gates, and readers see new
+rows only through the release, which names one version of every table. With nothing new, the first task ends the run within seconds;
+when that lasts for longer than LEDGER_FRESHNESS_SECONDS (a day), one run goes on, so that bronze's gate records it as a failed
+expectation.
 
 **Two JVM starts.** A start costs 7 to 40 seconds, so only `silver` and `gold` are Spark jobs, one for all tables of a layer.
 Gates and the release read Delta without Spark, in plain Python processes.
