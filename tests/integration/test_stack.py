@@ -182,7 +182,14 @@ def test_an_outside_service_that_is_away_is_one_line_and_leaves_nothing(empty_ho
 
 @pytest.mark.parametrize(("number", "left"), [(signal.SIGINT, False), (signal.SIGKILL, True)], ids=["interrupted", "killed"])
 def test_an_up_that_is_ended_leaves_nothing_after_down(empty_home: Path, number: signal.Signals, left: bool) -> None:
-    up = subprocess.Popen(words("up"), cwd=ROOT, env=environment(empty_home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    up = subprocess.Popen(
+        words("up"),
+        cwd=ROOT,
+        env=environment(empty_home),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it, and so would its children
+    )
     await_that(lambda: find_part(empty_home, "kafka") and find_part(empty_home, "postgres"))
     up.send_signal(number)
     up.wait(timeout=60)
