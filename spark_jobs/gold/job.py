@@ -76,16 +76,18 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
 
 
 def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: Table, amendment: amend.Amendment) -> None:
-    """Amend a table for the transactions of customers or accounts whose history changed, if it has any rows yet."""
+    """Amend a table for the transactions of customers or accounts whose history changed."""
     gold = control.application(settings, JOB)
     application = f"{gold} {dimension.name}"
     key = dimension.keys[0]
 
     def take(feed: DataFrame) -> int | None:
         last: int | None = feed.agg(F.max("_commit_version")).collect()[0][0]
-        if last is not None and sinks.applied(settings, table, gold) is not None:
+        if last is not None:
             read = _reader(feed.sparkSession, settings)
             rows = read(tables.SILVER_TRANSACTIONS).join(feed.select(key).distinct(), on=key, how="left_semi")
+            if sinks.applied(settings, table, gold) is None:
+                rows = rows.limit(0)  # the table will be made of the histories as they are now
             _amend(Change(rows, rows, is_in_place=False), read, settings, table, amendment, application, last)
         return last
 
@@ -157,4 +159,5 @@ def _record(settings: Settings, run_id: str) -> None:
         "_read_versions": json.dumps(versions),
     }
     rows = [common | {"table": table.name, "output": DeltaTable(str(table.path(settings))).count()} for table in tables.GOLD]
-    control.append(settings, tables.BATCHES, rows, once=(control.application(settings, JOB), sum(versions.values())))
+    # Both only rise; a batch of nothing but bad rows changes no version.
+    control.append(settings, tables.BATCHES, rows, once=(control.application(settings, JOB), sum(versions.values()) + last))
