@@ -12,9 +12,8 @@ import psycopg2
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from include.stack import airflow
+from include.stack import airflow, lifecycle
 from include.stack.airflow_api import AirflowApi
-from include.stack.lifecycle import PARTS
 from include.stack.processes import alive, find_all, find_part, start
 from spark_jobs.settings import ROOT
 from spark_jobs.topics import SOURCE_TOPICS
@@ -113,10 +112,10 @@ def test_airflow_answers_its_one_user(home: Path) -> None:
 
 
 def test_up_again_changes_nothing(home: Path) -> None:
-    before = {part: find_part(home, part) for part in PARTS}
+    before = {part: find_part(home, part) for part in lifecycle.PARTS}
     assert all(before.values())
     assert stack("up", home).returncode == 0
-    assert {part: find_part(home, part) for part in PARTS} == before
+    assert {part: find_part(home, part) for part in lifecycle.PARTS} == before
 
 
 def test_up_restarts_what_died_on_its_old_port(home: Path) -> None:
