@@ -1,30 +1,30 @@
 """Kafka to bronze, all the time.
 
-**What it does.** Keeps one Spark application running that copies every record of the topics `transactions`, `customers` and
-`accounts` to bronze, bytes untouched, each record once. The task `ingest` stays in state *running*: that is its normal state.
+**What it does.** Keeps a Spark application running that copies every record of the topics `transactions`, `customers` and
+`accounts` to bronze, bytes untouched, each record once. The task stays *deferred*: that is its normal state. It waits in the
+triggerer, holds no worker, and its log says what changes: started, found again, keeping up, falling behind, a topic that fails.
 
-**Stop it**: pause the DAG first (otherwise the next run starts at once), then mark the run as failed. The application is
-killed with the task. That is safe: a batch is in bronze as a whole or not at all. **Start it**: unpause the DAG.
+The application belongs to no process of Airflow's. Stopping, killing or upgrading Airflow, marking the run as failed, clearing it or
+pausing this DAG neither stops nor doubles it; the task of the next run, or the same one after Airflow is back, finds it again.
 
-**Start elsewhere**: trigger a run with `starting_offsets`; it waits while another one is running, so then mark that one as
-failed. The option counts for the run's first try only: a restart after a crash goes on where the checkpoint stands, because
-`latest` given twice would skip what came in between. If the first try fails before it reads anything, trigger again.
+**Stop it, start it again, ask how it does**: trigger `bronze_control`.
 
-**When it fails**, the log ends with one line. A crash or a broker that is away is retried with growing pauses, 10 seconds to
-5 minutes, 48 times: about four hours. Then the run fails and the schedule starts the next; after three failed runs in a row
-the DAG pauses itself, so that a fault that no restart mends does not go round for ever. Nothing is lost meanwhile while Kafka
-keeps the records.
+**When it dies**, it is started again within seconds; when it hangs, it is killed first. **When one topic fails** (it is gone, or its
+offsets are lost), the others go on, and the topic is tried again with growing pauses, 2 seconds to a minute.
 
-- exit code 2: an argument or setting cannot be used; the run fails without another try. Mend it, unpause.
-- exit code 5, lease held: another process writes bronze, often one that outlived a killed worker, or one started by hand.
-  End it, or wait: the retries take over once it has ended.
-- killed by SIGKILL: the JVM or Python was ended from outside, mostly for want of memory. It restarts by itself.
-- exit code 1: anything else; see the line. Broker up? Disk full?
+**Start elsewhere**: trigger a run with `starting_offsets`, then mark the run that is there as failed, because the new one waits behind
+it. The application ends behind its batch and starts there. The option counts once: later starts go on where the checkpoint stands,
+because `latest` given twice would skip what came in between.
 
-A run that fails for good is told to the webhook and the mail addresses of the settings, if there are any.
+**When the task fails**, no other start could help: its line says what was found. After three failed runs in a row the DAG pauses
+itself. Nothing is lost meanwhile while Kafka keeps the records.
 
-**If Airflow itself dies**, the application may outlive its task for a while. It holds the lease on bronze, so the new
-try ends with exit code 5 until it is gone: never two writers.
+- exit code 2: an argument or setting cannot be used. Mend it, switch the DAG on.
+- otherwise 48 starts in a row failed, over about four hours; each is in the task's log. The application's own output is in the file that
+  the log names.
+
+Exit code 5 is no failure: another process writes bronze (a replay, an import, an application that was started by hand), and the
+next start waits for it. What each fault looks like: `include/docs/runbook.md`.
 """
 
 from datetime import timedelta
@@ -33,7 +33,7 @@ from airflow.sdk import Param, dag
 
 from include.orchestration.alerts import alerts
 from include.orchestration.defaults import DEFAULT_ARGS, START
-from include.orchestration.jobs import spark_job
+from include.orchestration.ingestion import applications, ingestion
 
 TIME_WITH_ZONE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
 # The look-ahead is the end of the text; `$` would let a line end follow.
@@ -63,19 +63,20 @@ STARTING_OFFSETS = rf"^(earliest|latest|committed|{TIME_WITH_ZONE})(?![\s\S])"
     },
 )
 def bronze_ingestion() -> None:
-    """One task, held open for as long as the streams run."""
-    spark_job(
-        "bronze",
-        "{{ '--starting-offsets=' ~ params.starting_offsets if params.starting_offsets and ti.try_number == 1 else '' }}",
-        task_id="ingest",
-        retries=48,
-        retry_delay=timedelta(seconds=10),
-        on_failure_callback=alerts(
-            "ingestion has stopped",
-            "mend what the line says; the next run starts by itself, but after three failed ones switch the DAG on again.",
-        ),
-        doc_md="Runs for as long as the streams do; *running* is its normal state.",
-    )
+    """A task for each application, held open for as long as its streams run."""
+    for task_id, topics in applications().items():
+        ingestion(
+            task_id,
+            topics,
+            "params.starting_offsets if ti.try_number == 1 else ''",
+            retries=3,  # for a worker that dies before the task waits
+            retry_delay=timedelta(seconds=10),
+            on_failure_callback=alerts(
+                "ingestion has stopped",
+                "mend what the line says; the next run starts by itself, but after three failed ones switch the DAG on again.",
+            ),
+            doc_md="Runs for as long as the streams do; *deferred* is its normal state.",
+        )
 
 
 bronze_ingestion()

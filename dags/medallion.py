@@ -36,7 +36,7 @@ others twice with growing pauses.
 
 **Reports**: `LEDGER_HOME/quality`; the page of each table is in its gate's XCom (`tables`). Verdicts as rows: `control.quality_results`.
 
-Airflow's *Backfill* form only repeats runs of this DAG; it rebuilds no day.
+Airflow's *Backfill* form is not for this DAG, and refused: a run takes what is new, whatever its date. Rebuild days with `backfill_days`.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ from airflow.sdk import CronTriggerTimetable, Param, TriggerRule, dag, task
 from include.orchestration.alerts import alerts
 from include.orchestration.assets import layer_assets
 from include.orchestration.decisions import AskForDecision
-from include.orchestration.defaults import DEFAULT_ARGS
+from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL
 from include.orchestration.gates import quality_gate
 from include.orchestration.jobs import job, spark_job
 from include.orchestration.progress import has_new_batches
@@ -61,6 +61,7 @@ GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gat
     schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
     catchup=False,
     max_active_runs=1,
+    allowed_run_types=NO_BACKFILL,
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["silver", "gold", "quality", "release"],

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import CronTriggerTimetable, dag, task
 
 from include.orchestration.alerts import alerts, once_per_release
-from include.orchestration.defaults import DEFAULT_ARGS, START
+from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, START
 from include.orchestration.progress import refuse_stale_release
 
 
@@ -31,6 +31,7 @@ from include.orchestration.progress import refuse_stale_release
     start_date=START,
     catchup=False,
     max_active_runs=1,
+    allowed_run_types=NO_BACKFILL,
     is_paused_upon_creation=False,  # it only looks
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from spark_jobs import control, kept
+from spark_jobs.bronze import incarnations
 from spark_jobs.releases import Release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import (
@@ -14,6 +15,7 @@ from spark_jobs.tables import (
     BRONZE_ACCOUNTS,
     BRONZE_CUSTOMERS,
     BRONZE_TRANSACTIONS,
+    BY_NAME,
     LAYERS,
     SILVER_ACCOUNTS,
     SILVER_CUSTOMERS,
@@ -77,7 +79,7 @@ def close_account(settings: Settings, release: Release) -> Account:
 
 def table_rows(settings: Settings, release: Release) -> dict[str, int]:
     """Rows of each table that a release names, counted at the version that it names."""
-    tables = [table for layer in LAYERS.values() for table in layer if table.name in release.versions]
+    tables = [table for table in BY_NAME.values() if table.name in release.versions]
     return {
         table.name: int(control.query(_open(settings, table, release), "SELECT count(*) AS n FROM t")["n"][0].as_py()) for table in tables
     }
@@ -105,13 +107,15 @@ def read_gates(settings: Settings) -> list[Gate]:
 
 
 def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[int, int]]:
-    """For each partition of a topic: how many of its records bronze holds, and the offset after the last one."""
+    """For each partition of a topic, as it is now: how many of its records bronze holds, and the offset after the last one."""
+    life = incarnations.newest(settings, topic)
+    label = life.label if life else topic
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return {}
     per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"
     rows = control.query(DeltaTable(path), per_partition).to_pylist()
-    return {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == topic}
+    return {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == label}
 
 
 def _dimension_differences(settings: Settings, release: Release) -> list[str]:

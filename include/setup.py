@@ -18,7 +18,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 JARS = ROOT / ".jars"
-LOCKS = {"spark": ROOT / "include/spark/jars.lock", "kafka": ROOT / "include/stack/kafka-jars.lock"}
+LOCKS = {
+    "spark": ROOT / "include/spark/jars.lock",
+    "kafka": ROOT / "include/stack/kafka-jars.lock",
+    "s3": ROOT / "include/spark/s3-jars.lock",
+}
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
 
@@ -121,7 +125,8 @@ def archive_classes() -> None:
     """
     archive, stamp = JARS / "spark-classes.jsa", JARS / "spark-classes.stamp"
     java = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
-    made_of = [java.encode(), *(lock.read_bytes() for lock in LOCKS.values()), (ROOT / "requirements.txt").read_bytes(), str(VENV).encode()]
+    locks = [LOCKS["spark"], LOCKS["kafka"], ROOT / "requirements.txt"]
+    made_of = [java.encode(), *(lock.read_bytes() for lock in locks), str(VENV).encode()]
     wanted = hashlib.sha256(b"".join(made_of)).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return

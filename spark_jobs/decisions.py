@@ -33,13 +33,13 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
             log.info("no gate is closed: nothing to decide")
             return
         gates = sorted({(row["layer"], row["run_id"]) for row in closed}) or [("silver and gold", None)]
-        released = latest_release(settings)
+        release = latest_release(settings)
         decision = {
             "decided_at": next_moment(settings, now or datetime.now(UTC)),
             "choice": choice,
             "who": who,
             "why": why,
-            "release_id": released[0]["release_id"] if released else 0,
+            "release_id": release.release_id if release else 0,
             "generation": control.generation(settings) + (choice == ROLL_BACK),
         }
         control.append_held(settings, DECISIONS, [decision | {"layer": layer, "run_id": run_id} for layer, run_id in gates])

@@ -44,3 +44,10 @@ def first_line(error: BaseException) -> str:
     of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
     telling = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
     return (of_python[-1:] or telling[:1] or [type(error).__name__])[0]
+
+
+def line_with_cause(error: BaseException) -> str:
+    """`first_line`, and in brackets what lies at the bottom of it, such as a full disk, where Spark names it only there."""
+    line = first_line(error)
+    causes = re.findall(r"^\s*Caused by: (?:[\w.$]+: )*(.+)$", mask_error(str(error)), flags=re.MULTILINE)
+    return f"{line} ({causes[-1].strip()})" if causes and causes[-1].strip() not in line else line

@@ -6,7 +6,6 @@ says `skipped`, and judges only what is expected all the same (freshness).
 
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -18,12 +17,13 @@ from expectations.gate import Failure, Judgement, judge, refusal
 from expectations.limited import NoAnswer, call_limited
 from expectations.profile import measure_table
 from expectations.suites import SuiteError, read_suite
-from spark_jobs import control, leases
+from spark_jobs import backfills, control, leases
 from spark_jobs.errors import GateClosed
 from spark_jobs.masking import mask_error
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS
 from spark_jobs.verdicts import closed_verdicts, newest_verdicts, next_moment
+from spark_jobs.whole_files import write_whole
 from spark_jobs.written import Written, find_written, open_query
 
 log = logging.getLogger(__name__)
@@ -36,16 +36,21 @@ def run(
     verdict_file: Path | None = None,
     now: datetime | None = None,
     limit_seconds: float | None = None,
+    *,
+    is_held: bool = False,
 ) -> None:
     """Judge what the layer's job wrote since the last judgement that passed; what was not written since is not judged again.
 
     Writes Data Docs under `settings.quality`, one row a table to control.quality_results, and the verdict as JSON for callers.
+    The caller may hold the layer's leases (`is_held`).
     With a limit, tables are judged in a process of its own; no judgement within that time closes the gate.
     Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be judged.
     """
     # Bronze never stops to be written, but the version that holds the batches in question does not change.
-    held = nullcontext() if layer == "bronze" else leases.hold(settings, LAYERS[layer], owner=f"gate {layer}")
+    held = nullcontext() if is_held or layer == "bronze" else leases.hold(settings, LAYERS[layer], owner=f"gate {layer}")
     with held:
+        if layer != "bronze":
+            backfills.refuse_halfway(settings)
         to_judge, standing = find_written(settings, layer)
     now = next_moment(settings, now or datetime.now(UTC))
     versions = {written.table.name: written.version for written in to_judge}
@@ -64,7 +69,7 @@ def run(
         log.warning("%s: %s", failure, failure.description)
     verdict = _verdict(settings, layer, judgements, rows, standing, is_new=bool(judgements) and len(judged) > len(overdue))
     if verdict_file:
-        _write(verdict_file, verdict)
+        write_whole(verdict_file, json.dumps(verdict, indent=2) + "\n")
     log.info("gate %s: %s; report: %s", layer, verdict["verdict"], verdict["report"])
     if verdict["verdict"] == "closed":
         raise GateClosed(_closed_message(layer, _failures(judgements), verdict["report"]))
@@ -233,11 +238,3 @@ def _closed_message(layer: str, failures: Sequence[Failure], report: str | None)
     critical = [failure for failure in failures if failure.is_critical]
     found = "; ".join(f"{each.table} {each.expectation}: found {each.found}, expected {each.expected}" for each in critical)
     return f"gate {layer} is closed: {found}; report: {report}"
-
-
-def _write(file: Path, verdict: dict[str, Any]) -> None:
-    """All of it or nothing: a reader never sees half a verdict."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.part")
-    draft.write_text(json.dumps(verdict, indent=2) + "\n")
-    os.replace(draft, file)

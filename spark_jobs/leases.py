@@ -26,24 +26,28 @@ _POLL_SECONDS = 0.2
 
 
 @contextmanager
-def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Hold the leases of some tables; raises LeaseHeld, which says who holds one and since when, once `wait_seconds` are over."""
-    with hold_names(settings, (table.name for table in tables), owner, wait_seconds):
-        yield
+def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
+    """Hold the leases of some tables; raises LeaseHeld, which says who holds one and since when, once `wait_seconds` are over.
+
+    Gives the epoch: a number that is larger each time.
+    """
+    with hold_names(settings, (table.name for table in tables), owner, wait_seconds) as epoch:
+        yield epoch
 
 
 @contextmanager
-def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
     """`hold` for what is no declared table. Leases are taken in the order of names, so that two takers cannot block each other."""
     deadline = time.monotonic() + wait_seconds
     with ExitStack() as stack:
-        for name in sorted(names):
-            stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline))
-        yield
+        held = [
+            stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline)) for name in sorted(names)
+        ]
+        yield max(held, default=0)
 
 
 @contextmanager
-def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[None]:
+def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
         told = False
@@ -60,7 +64,7 @@ def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[No
         file.truncate()
         file.write(json.dumps(record))
         file.flush()
-        yield
+        yield epoch
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -11,9 +11,13 @@ LEAST_LOG_DAYS = 30
 
 
 def lifetimes(settings: Settings) -> dict[str, str]:
-    """For how long files that were replaced, and commits, stay; both for longer than a release is offered."""
+    """For how long files that were replaced, and commits, stay; both for longer than a release is offered.
+
+    Whoever writes a table would otherwise remove expired commits by itself, and asks nobody who may still need them: upkeep does.
+    """
     wanted = settings.release_days + MARGIN_DAYS
     return {
         "delta.deletedFileRetentionDuration": f"interval {max(wanted, LEAST_FILE_DAYS)} days",
         "delta.logRetentionDuration": f"interval {max(wanted, LEAST_LOG_DAYS)} days",
+        "delta.enableExpiredLogCleanup": "false",
     }

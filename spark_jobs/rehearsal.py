@@ -24,13 +24,12 @@ from expectations.suites import Suite, SuiteError, read_suite_file
 from spark_jobs import control
 from spark_jobs.errors import GateClosed, SettingsError
 from spark_jobs.masking import mask_error
+from spark_jobs.releases import read_releases
 from spark_jobs.settings import Settings
-from spark_jobs.tables import LAYERS, QUALITY_RESULTS, RELEASES, Table
+from spark_jobs.tables import BY_NAME, LAYERS, QUALITY_RESULTS, Table
 from spark_jobs.written import Written, open_query, source_of
 
 log = logging.getLogger(__name__)
-
-_NAMED = {table.name: table for layer in LAYERS.values() for table in layer}
 
 
 @dataclass(frozen=True)
@@ -146,13 +145,13 @@ def tell(line: str) -> None:
 def _released_batch(settings: Settings, since: int, bronze: str) -> int:
     if since == 0:
         return 0
-    rows = control.read(settings, RELEASES).to_pylist()
-    found = [row for row in rows if row["release_id"] == since and row["table"] == bronze]
-    if not found:
-        known = sorted({int(row["release_id"]) for row in rows})
-        expected = f"0 (everything) or one from {known[0]} to {known[-1]}" if known else "0 (everything): there is no release yet"
+    releases = {release.release_id: release for release in read_releases(settings)}
+    if since not in releases:
+        expected = (
+            f"0 (everything) or one from {min(releases)} to {max(releases)}" if releases else "0 (everything): there is no release yet"
+        )
         raise SettingsError(f"--since: found no release {since}, expected {expected}")
-    return int(found[0]["last_batch"] or 0)
+    return releases[since].last_batches.get(bronze, 0)
 
 
 def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -162,7 +161,7 @@ def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Mapping[s
     versions = {
         row["table"]: int(row["version"])
         for row in verdicts
-        if row["layer"] == table.layer and row["_last_batch"] == run["last_batch"] and source_of(_NAMED[row["table"]]) == source_of(table)
+        if row["layer"] == table.layer and row["_last_batch"] == run["last_batch"] and source_of(BY_NAME[row["table"]]) == source_of(table)
     }
     read_versions: dict[str, int] = json.loads(run["_read_versions"] or "{}")
     return versions | read_versions
@@ -176,7 +175,7 @@ def _is_rewritten(name: str) -> bool:
 def _is_kept(settings: Settings, name: str, version: int) -> bool:
     """Whether a version can still be read: its commits are there, and so are its files."""
     try:
-        files = DeltaTable(str(_NAMED[name].path(settings)), version=version).file_uris()
+        files = DeltaTable(str(BY_NAME[name].path(settings)), version=version).file_uris()
     except DeltaError:
         return False
     return all(Path(unquote(file)).exists() for file in files)

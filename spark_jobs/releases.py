@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, LAYERS, RELEASES, SILVER, Table
+from spark_jobs.tables import BRONZE, BY_NAME, GOLD, LAYERS, RELEASES, SILVER, Table
 from spark_jobs.verdicts import newest_verdicts
+from spark_jobs.versions import hold_same_rows
 from spark_jobs.written import newest_batch, source_of
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,11 @@ def publish(settings: Settings) -> int:
         _refuse_other_silver(settings, verdicts)
         versions = {name: int(row["version"]) for name, row in verdicts.items()}
         current = latest_release(settings)
-        if current and {row["table"]: row["version"] for row in current} == versions:
-            number = int(current[0]["release_id"])
-            log.info("release %d names these versions already", number)
-            return number
-        number = int(current[0]["release_id"]) + 1 if current else 1
-        rows = [_row(settings, number, table, verdicts) for layer in LAYERS.values() for table in layer]
+        if current and current.versions == versions:
+            log.info("release %d names these versions already", current.release_id)
+            return current.release_id
+        number = current.release_id + 1 if current else 1
+        rows = [_row(settings, number, table, verdicts) for table in BY_NAME.values()]
         now = datetime.now(UTC)
         control.append_held(settings, RELEASES, [row | {"released_at": now} for row in rows], once=("release", number))
     log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
@@ -72,26 +72,26 @@ def find_release(settings: Settings, release_id: int) -> Release:
 
 def newest_release(settings: Settings) -> Release:
     """The release that readers see; raises LedgerError when there is none."""
-    if rows := latest_release(settings):
-        return _release(rows)
+    if release := latest_release(settings):
+        return release
     raise LedgerError(f"nothing was released: found no release in {RELEASES.path(settings)}, expected one: run the pipeline to a release")
 
 
-def latest_release(settings: Settings) -> list[dict[str, Any]]:
-    """The rows of the newest release, one a table; none where nothing was released yet."""
+def latest_release(settings: Settings) -> Release | None:
+    """The release that readers see; None where nothing was released yet."""
     rows = control.read(settings, RELEASES).to_pylist()
     newest = max((int(row["release_id"]) for row in rows), default=0)
-    return [row for row in rows if row["release_id"] == newest]
+    return _release(row for row in rows if row["release_id"] == newest) if rows else None
 
 
 def has_unreleased_batches(settings: Settings) -> bool:
-    """Whether bronze has batches that the newest release lacks, or silver changed without any, as by a re-drive."""
-    released = {row["table"]: row for row in latest_release(settings)}
-    batches = {name: row["last_batch"] or 0 for name, row in released.items()}
-    if any((newest_batch(settings, table) or 0) > batches.get(table.name, 0) for table in BRONZE):
+    """Whether bronze has batches that the newest release lacks, or silver or gold changed without any, as by a re-drive or backfill."""
+    release = latest_release(settings)
+    if any((newest_batch(settings, table) or 0) > _last_batch(release, table) for table in BRONZE):
         return True
-    changed = (table for table in SILVER if table.name in released)
-    return any(DeltaTable(str(table.path(settings))).version() > released[table.name]["version"] for table in changed)
+    versions = release.versions if release else {}
+    heads = {table: DeltaTable(str(table.path(settings))).version() for table in (*SILVER, *GOLD) if table.name in versions}
+    return any(not hold_same_rows(settings, table, versions[table.name], head) for table, head in heads.items())
 
 
 def _release(rows: Iterable[dict[str, Any]]) -> Release:
@@ -106,26 +106,29 @@ def _release(rows: Iterable[dict[str, Any]]) -> Release:
     )
 
 
+def _last_batch(release: Release | None, bronze: Table) -> int:
+    return release.last_batches.get(bronze.name, 0) if release else 0
+
+
 def unreleased_since(settings: Settings) -> datetime | None:
     """When the first bronze rows were written that the newest release lacks; None when it holds them all.
 
     From the files' statistics: of a file that also holds released rows (compaction makes such), their time is taken.
     """
-    released = {row["table"]: row["last_batch"] or 0 for row in latest_release(settings)}
+    release = latest_release(settings)
     moments = []
     for table in BRONZE:
         path = str(table.path(settings))
         if DeltaTable.is_deltatable(path):
             files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
-            moments += [file["min._ingested_at"] for file in files if (file.get("max._batch") or 0) > released.get(table.name, 0)]
+            moments += [file["min._ingested_at"] for file in files if (file.get("max._batch") or 0) > _last_batch(release, table)]
     return min(moments, default=None)
 
 
 def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
-    names = [table.name for layer in LAYERS.values() for table in layer]
-    if missing := [name for name in names if name not in verdicts]:
+    if missing := [name for name in BY_NAME if name not in verdicts]:
         raise GateClosed(f"no gate has judged {', '.join(missing)}: run gate bronze, gate silver and gate gold first")
-    if closed := [name for name in names if not verdicts[name]["passed"]]:
+    if closed := [name for name in BY_NAME if not verdicts[name]["passed"]]:
         reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
         raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
     for topic in map(source_of, BRONZE):
@@ -141,7 +144,7 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]
     wrong = [
         f"{name} at version {version}, of which version {verdicts[name]['version']} was judged"
         for name, version in control.versions_read_by_gold(settings).items()
-        if version != verdicts[name]["version"]
+        if not hold_same_rows(settings, BY_NAME[name], version, verdicts[name]["version"])
     ]
     if wrong:
         raise GateClosed(f"gold was made of {', '.join(wrong)}: run gate silver, gold and gate gold again")

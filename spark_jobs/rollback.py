@@ -15,12 +15,15 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_jobs import control, leases
+from spark_jobs import backfills, control, leases
 from spark_jobs.faults import kill_point
+from spark_jobs.releases import find_release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import (
+    BACKFILLS,
     BATCHES,
     BRONZE,
+    BY_NAME,
     DECISIONS,
     GOLD,
     LAYERS,
@@ -31,10 +34,12 @@ from spark_jobs.tables import (
     SILVER_ACCOUNTS,
     SILVER_CUSTOMERS,
     SILVER_INDEXES,
+    SILVER_OWNED,
     SILVER_TRANSACTIONS,
     Table,
 )
 from spark_jobs.verdicts import next_moment
+from spark_jobs.versions import hold_same_rows
 from spark_jobs.written import source_of
 
 log = logging.getLogger(__name__)
@@ -46,15 +51,14 @@ def finish(settings: Settings) -> None:
     """Carry out the roll-back that was decided last, as far as it was not carried out yet. Waits for the jobs under way."""
     if _is_done(settings):
         return
-    with leases.hold(settings, (*SILVER, *SILVER_INDEXES, *GOLD, RELEASES), owner="roll back"):
+    with leases.hold(settings, (*SILVER_OWNED, *GOLD, RELEASES), owner="roll back"):
         if _is_done(settings):  # by another process, meanwhile
             return
         number = control.generation(settings)
         decision = next(row for row in control.read(settings, DECISIONS).to_pylist() if row["generation"] == number)
-        released = {
-            row["table"]: row for row in control.read(settings, RELEASES).to_pylist() if row["release_id"] == decision["release_id"]
-        }
-        batches = {table.name: int(released[table.name]["last_batch"] or 0) if released else 0 for table in BRONZE}
+        release = find_release(settings, decision["release_id"]) if decision["release_id"] else None
+        released, last_batches = (release.versions, release.last_batches) if release else ({}, {})
+        batches = {table.name: last_batches.get(table.name, 0) for table in BRONZE}
         for table in SILVER:
             _restore(settings, table, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
         for table in SILVER_INDEXES:
@@ -64,8 +68,9 @@ def finish(settings: Settings) -> None:
         follows |= {f"{gold} {table.name}": _head(settings, table) for table in (SILVER_CUSTOMERS, SILVER_ACCOUNTS)}
         for table in GOLD:
             _restore(settings, table, released, follows)
-        _keep(settings, BATCHES, lambda row: _is_of_release(row, released, batches))
-        _keep(settings, REDRIVES, lambda row: row["_silver_version"] <= int(released.get(row["table"], {"version": -1})["version"]))
+        _keep(settings, BATCHES, lambda row: _is_of_release(settings, row, released, batches))
+        _keep(settings, REDRIVES, lambda row: row["_silver_version"] <= released.get(row["table"], -1))
+        _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
         _restore_verdicts(settings, decision, released)
         kill_point("before the roll-back is done")
         control.append(settings, DECISIONS, [], once=(_DONE, number))
@@ -84,7 +89,7 @@ def _head(settings: Settings, table: Table) -> int:
     return DeltaTable(str(table.path(settings))).version()
 
 
-def _restore(settings: Settings, table: Table, released: dict[str, dict[str, Any]], follows: dict[str, int]) -> None:
+def _restore(settings: Settings, table: Table, released: dict[str, int], follows: dict[str, int]) -> None:
     """Bring a table to its released version, in one commit with how far it follows; empty where no release names it."""
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
@@ -93,7 +98,7 @@ def _restore(settings: Settings, table: Table, released: dict[str, dict[str, Any
     if all(delta.transaction_version(application) is not None for application in follows):
         return
     kill_point(f"before roll-back of {table.name}")
-    version = int(released[table.name]["version"]) if table.name in released else 0
+    version = released.get(table.name, 0)
     commit = CommitProperties(
         custom_metadata={"userMetadata": json.dumps({"rolled_back_to": version})},
         app_transactions=[Transaction(*each) for each in follows.items()] if table.name in released or not released else None,
@@ -112,13 +117,19 @@ def _empty(settings: Settings, table: Table, application: str) -> None:
         delta.delete(commit_properties=CommitProperties(app_transactions=[Transaction(application, 0)]))
 
 
-def _is_of_release(row: dict[str, Any], released: dict[str, dict[str, Any]], batches: dict[str, int]) -> bool:
-    """Whether a run is part of the release: its row of control.batches stays."""
+def _is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:
+    """Whether a run is part of the release: its row of control.batches stays.
+
+    Gold may have read a version of silver that upkeep made of the released one.
+    """
     if row["job"] == "silver":
         return int(row["last_batch"]) <= batches[f"bronze.{row['table'].split('.')[1]}"]
     if row["job"] == "gold":
         read = json.loads(row["_read_versions"] or "{}")
-        return all(name in released and version <= released[name]["version"] for name, version in read.items())
+        return all(
+            name in released and (version <= released[name] or hold_same_rows(settings, BY_NAME[name], released[name], version))
+            for name, version in read.items()
+        )
     return True
 
 
@@ -132,7 +143,7 @@ def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], 
             write_deltalake(str(table.path(settings)), pa.Table.from_pylist(kept, schema=rows.schema), mode="overwrite")
 
 
-def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, dict[str, Any]]) -> None:
+def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, int]) -> None:
     """What the gates said of the released versions stands again, for the versions that hold the same rows now."""
     rows = control.read(settings, QUALITY_RESULTS).to_pylist()
     moment = next_moment(settings, datetime.now(UTC))
@@ -143,9 +154,9 @@ def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: di
             if not told:
                 continue
             nothing = {"evaluated": 0, "failed": 0, "failed_expectations": [], "report": None, "_first_batch": 0, "_last_batch": 0}
-            version = released[table.name]["version"] if table.name in released else None
+            version = released.get(table.name)
             passed = max((row for row in told if row["version"] == version), key=lambda row: row["_judged_at"], default=nothing)
             now = {"layer": layer, "table": table.name, "suite": table.name, "success": True, "_judged_at": moment}
-            head = int(version or 0) if layer == "bronze" else _head(settings, table)
+            head = (version or 0) if layer == "bronze" else _head(settings, table)
             again.append(passed | now | {"version": head, "run_id": f"roll back {decision['generation']}"})
     control.append(settings, QUALITY_RESULTS, again, once=("roll back", int(decision["generation"])))

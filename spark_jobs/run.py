@@ -1,20 +1,23 @@
 """The one entry point of the pipeline: `python -m spark_jobs.run <job>`.
 
-Each `run_` function below is a job: what must hold before it, and what it calls. Exit codes: 0 done, 1 failed, 2 unusable
-arguments or settings, 3 gate closed, 4 audit difference, 5 another writer holds the lease.
+Each `run_` function below is a job: what must hold before it, and what it calls; its options are in arguments.py.
+Exit codes: 0 done, 1 failed, 2 unusable arguments or settings, 3 gate closed, 4 audit difference, 5 another writer holds the lease.
 """
 
 import argparse
+import hashlib
 import logging
-import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import UTC, datetime
 
 from spark_jobs import (
+    arguments,
+    backfills,
     decisions,
     gates,
     kept,
@@ -24,38 +27,28 @@ from spark_jobs import (
     retention,
     rollback,
     tables,
-    verdicts,
+    times,
     written,
 )
-from spark_jobs.errors import LedgerError, SettingsError, first_line
+from spark_jobs.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.masking import MaskingFormatter
-from spark_jobs.session import start_session
+from spark_jobs.session import bronze_conf, s3_conf, start_session
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.silver import rule_sets
 
 log = logging.getLogger("ledger")
 
 
-_REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(SettingsError.exit_code, f"{self.prog}: {message} (see --help)\n")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
-    options = parse_arguments(arguments)
+    options = parse_arguments(words)
     logging.Formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(MaskingFormatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
-        options.job(read_settings(), options)
+        JOBS[options.name](read_settings(), options)
         return 0
     except LedgerError as error:
         log.error("%s", error)
@@ -71,25 +64,90 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     """Kafka to bronze. Another bronze application on the same tables is refused at once."""
-    from spark_jobs.bronze import ingest, offsets
-    from spark_jobs.topics import ensure_topics
+    from spark_jobs.bronze import control, heartbeat, ingest, offsets, standing
 
+    obeyed = control.read_wanted(settings).number if options.obeying is None else options.obeying
     offsets.check_start(options.starting_offsets)
-    ensure_topics(settings.broker())
-    with leases.hold(settings, tables.BRONZE, owner="bronze", wait_seconds=0):
-        tables.ensure_tables(settings, (*tables.BRONZE, *tables.CONTROL))
-        retention.bring_up_to_date(settings, tables.BRONZE)
-        spark = start_session(settings, "ledger bronze")
-        ingest.run(spark, settings, available_now=options.available_now, starting_offsets=options.starting_offsets)
+    if options.available_now:
+        standing.make_topics(settings, options.only)  # in a service, each stream waits for the broker by itself
+    settings.broker()
+    chosen = [table for table in tables.BRONZE if table.name.removeprefix("bronze.") in options.only]
+    with leases.hold(settings, chosen, owner="bronze", wait_seconds=0) as epoch:
+        for who in heartbeat.end_leftovers(settings, options.only):
+            log.warning("what was left of %s is ended", who)
+        name = heartbeat.application(options.only)
+        with heartbeat.beating(settings, name, options.only, options.run_id, epoch) as heart:
+            tables.ensure_tables(settings, (*chosen, *tables.CONTROL))
+            retention.bring_up_to_date(settings, chosen)
+            spark = start_session(settings, "ledger bronze", bronze_conf())
+            order = ingest.Order(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
+            ingest.run(spark, settings, order, heart)
+
+
+def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
+    """Stop or restart the bronze application gracefully, or say how it does. Starts no JVM."""
+    from spark_jobs.bronze import control
+
+    control.run(settings, options.action, options.who, options.why, options.wait)
+
+
+def run_accept(settings: Settings, options: argparse.Namespace) -> None:
+    """Accept that Kafka has lost offsets of a topic, or that it was made anew, so that ingestion goes on. Starts no JVM."""
+    from spark_jobs.bronze import acceptance
+
+    acceptance.check_words(options.who, options.why)
+    settings.broker()
+    table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
+    acceptance.run(settings, table, options.topic, options.who, options.why)
+
+
+def run_replay(settings: Settings, options: argparse.Namespace) -> None:
+    """Fetch again from Kafka what bronze lacks between two broker times. Starts no JVM; ingestion must not run meanwhile."""
+    from spark_jobs.bronze import offsets, replay
+
+    begin = offsets.parse_time(options.begin, "--from")
+    end = offsets.parse_time(options.end, "--to") if options.end else None
+    replay.check_times(begin, end)
+    settings.broker()
+    chosen = [table for table in tables.BRONZE if table.name.removeprefix("bronze.") in options.only]
+    with _bronze_at_rest(settings, chosen, "replay"):
+        replay.run(settings, chosen, begin, end)
+
+
+def run_import(settings: Settings, options: argparse.Namespace) -> None:
+    """History from files or a Postgres table to bronze, once however often it is run. Starts no JVM; ingestion must not run meanwhile."""
+    from spark_jobs.bronze import imports
+
+    source = imports.Source(options.source, options.file, options.postgres, options.order_by)
+    imports.check_source(source)
+    table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
+    with _bronze_at_rest(settings, [table], "import"):
+        imports.run(settings, table, source)
+
+
+@contextmanager
+def _bronze_at_rest(settings: Settings, bronze: Sequence[tables.Table], job: str) -> Iterator[None]:
+    """The leases of some bronze tables, at once or not at all; the tables exist."""
+    try:
+        with leases.hold(settings, bronze, owner=job, wait_seconds=0):
+            tables.ensure_tables(settings, (*bronze, *tables.CONTROL))
+            retention.bring_up_to_date(settings, bronze)
+            yield
+    except LeaseHeld as error:
+        raise LeaseHeld(
+            f"{error}; if it is the ingestion: run ingestion stop, or trigger the DAG bronze_control with stop, "
+            f"run {job} once more, then the same with restart: it goes on where it stood"
+        ) from None
 
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
     """What bronze has gained to silver, in one pass. Starts no JVM when that is nothing."""
     rollback.finish(settings)
+    _finish_backfill(settings, options)
     gates.refuse_if_closed(settings, "bronze", "silver")
-    with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="silver"):
-        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
-        retention.bring_up_to_date(settings, (*tables.SILVER, *tables.SILVER_INDEXES))
+    with leases.hold(settings, tables.SILVER_OWNED, owner="silver"):
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
+        retention.bring_up_to_date(settings, tables.SILVER_OWNED)
         rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
         unread = written.unread_bronze(settings)
         if not unread:
@@ -104,28 +162,60 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
     rollback.finish(settings)
-    with leases.hold(settings, (*tables.SILVER, *tables.SILVER_INDEXES), owner="redrive"):
+    _finish_backfill(settings, options)
+    with leases.hold(settings, tables.SILVER_OWNED, owner="redrive"):
         from spark_jobs.silver import redrive, redrive_plan
 
         plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections)
-        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
-        retention.bring_up_to_date(settings, (*tables.SILVER, *tables.SILVER_INDEXES))
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
+        retention.bring_up_to_date(settings, tables.SILVER_OWNED)
         rule_sets.register(settings, (topic.name for topic in plan.topics))
         redrive.run(start_session(settings, "ledger redrive"), settings, plan, options.run_id)
+
+
+def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
+    """Rebuild silver and gold of a range of event times from bronze, by today's rules, beside the live flow."""
+    start, end = times.parse_range(options.start, options.end)
+    rollback.finish(settings)
+    with leases.hold_names(settings, ["backfill"], owner="backfill"):
+        from spark_jobs import backfill, dry_run
+        from spark_jobs.silver import redrive_plan
+
+        order = backfill.Order(start, end, tuple(dict.fromkeys(options.tables)), options.step_rows, options.publish)
+        if options.dry_run:
+            dry_run.run(settings, order, lambda: start_session(settings, "ledger backfill, dry run"))
+            return
+        with leases.hold(settings, backfill.LEASED, owner="backfill"):
+            tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.GOLD, *tables.CONTROL))
+            redrive_plan.refuse_halfway(settings)
+            rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
+        _finish_backfill(settings, options)
+        backfill.run(start_session(settings, "ledger backfill"), settings, order, options.run_id)
 
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     """What silver has gained to gold, in one pass. Silver stands still meanwhile."""
     rollback.finish(settings)
+    _finish_backfill(settings, options)
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
     with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
         from spark_jobs.gold import job
         from spark_jobs.silver import redrive_plan
 
-        tables.ensure_tables(settings, (*tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
+        tables.ensure_tables(settings, (*tables.SILVER_OWNED, *tables.GOLD, *tables.CONTROL))
         redrive_plan.refuse_halfway(settings)
         retention.bring_up_to_date(settings, tables.GOLD)
         job.run(start_session(settings, "ledger gold"), settings, options.run_id)
+
+
+def run_maintenance(settings: Settings, options: argparse.Namespace) -> None:
+    """Join small files, and remove files and commits that nobody needs. Bronze's ingestion is asked to do it while it runs."""
+    rollback.finish(settings)
+    with leases.hold_names(settings, ["maintenance"], owner="maintenance", wait_seconds=0):
+        from spark_jobs import maintenance
+
+        chosen = [table for table in tables.EVERY if table.name in options.tables]
+        maintenance.run(settings, chosen, lambda: start_session(settings, "ledger maintenance"), options.run_id, options.wait)
 
 
 def run_gate(settings: Settings, options: argparse.Namespace) -> None:
@@ -151,46 +241,48 @@ def run_decide(settings: Settings, options: argparse.Namespace) -> None:
     decisions.decide(settings, options.choice.replace("-", " "), options.who, options.why)
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _finish_backfill(settings: Settings, options: argparse.Namespace) -> None:
+    """End a backfill's step that stopped halfway, before anything builds upon it."""
+    if backfills.halfway(settings):
+        from spark_jobs import backfill
+
+        backfill.finish_halfway(settings, options.run_id, lambda: start_session(settings, f"ledger {options.name}"))
+
+
+def run_export(settings: Settings, options: argparse.Namespace) -> None:
+    """Rows of a release, or of a table in Postgres, as Parquet in date folders of a folder or an S3 bucket. Holds no table's lease."""
+    from spark_jobs.export import job, request, source
+
+    now = datetime.now(UTC)
+    asked = request.check(request.Asked(**{field.name: getattr(options, field.name) for field in fields(request.Asked)}), settings, now)
+    release = None if asked.is_postgres else source.find_release(settings, asked.release, now)
+    place = f"export.{hashlib.sha256(asked.folder.encode()).hexdigest()[:16]}"  # two exports into one folder would undo each other
+    with leases.hold_names(settings, [place], owner=f"export to {asked.folder}", wait_seconds=0):
+        spark = start_session(settings, "ledger export", s3_conf() if asked.bucket else {})
+        job.run(spark, settings, asked, uuid.uuid4().hex[:12], release)  # another name for every try of a task
+
+
+JOBS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
+    "bronze": run_bronze,
+    "ingestion": run_ingestion,
+    "accept": run_accept,
+    "replay": run_replay,
+    "import": run_import,
+    "silver": run_silver,
+    "redrive": run_redrive,
+    "backfill": run_backfill,
+    "gold": run_gold,
+    "maintenance": run_maintenance,
+    "gate": run_gate,
+    "release": run_release,
+    "decide": run_decide,
+    "export": run_export,
+}
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line; an unusable one ends the process with exit code 2 and one line."""
-    parser = _Parser(prog="python -m spark_jobs.run", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables"
-    )
-    jobs = parser.add_subparsers(dest="name", required=True, metavar="job")
-
-    bronze = jobs.add_parser("bronze", help=run_bronze.__doc__)
-    bronze.add_argument("--available-now", action="store_true", help="stop when all that is there now was read")
-    bronze.add_argument("--starting-offsets", metavar="WHERE", help="earliest, latest, committed or an ISO 8601 time with a zone")
-    bronze.set_defaults(job=run_bronze)
-    jobs.add_parser("silver", help=run_silver.__doc__).set_defaults(job=run_silver)
-    jobs.add_parser("gold", help=run_gold.__doc__).set_defaults(job=run_gold)
-    redrive = jobs.add_parser("redrive", help=run_redrive.__doc__)
-    redrive.add_argument("--rule", required=True, metavar="NAME", help="judge the rows of quarantine that break this rule")
-    redrive.add_argument("--table", choices=_REDRIVEN, help="of this table only; by default of every table that has the rule")
-    redrive.add_argument("--corrections", type=Path, metavar="FILE", help="values to judge instead, one JSON object a line")
-    redrive.set_defaults(job=run_redrive)
-    gate = jobs.add_parser("gate", help=run_gate.__doc__)
-    gate.add_argument("layer", choices=tuple(tables.LAYERS))
-    gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
-    gate.add_argument("--suite", type=Path, metavar="FILE", help="rehearse this suite or rule set on stored batches; writes nothing")
-    gate.add_argument("--since", type=_whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
-    gate.set_defaults(job=run_gate)
-    release = jobs.add_parser("release", help=run_release.__doc__)
-    release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
-    release.set_defaults(job=run_release)
-    decide = jobs.add_parser("decide", help=run_decide.__doc__)
-    decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
-    decide.add_argument("--who", required=True, metavar="NAME", help="who decides")
-    decide.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the record")
-    decide.set_defaults(job=run_decide)
-    return parser.parse_args(arguments)
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number")
-    return int(text)
+    return arguments.parse(words, {name: job.__doc__ for name, job in JOBS.items()})
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from spark_jobs.errors import SettingsError
 from spark_jobs.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JARS = ROOT / ".jars" / "spark"
+S3_JARS = ROOT / ".jars" / "s3"
 LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
@@ -43,6 +47,31 @@ def submit_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
+def s3_conf() -> dict[str, str]:
+    """What a driver that writes to S3 needs on top: jars of their own, so that no other job loads them and the class archive fits."""
+    jars = sorted(map(str, S3_JARS.glob("*.jar")))
+    if not jars:
+        raise SettingsError(f"no jars for S3 in {S3_JARS}: run make setup")
+    return {"spark.jars": ",".join(jars)}
+
+
+def bronze_conf() -> dict[str, str]:
+    """What the ingestion needs on top, so that many records of 10 MB fit into its 1 GB.
+
+    Rows go to files as they come, without a sort by `_ingested_on`. Parquet looks at the size of what it holds every few rows, not
+    every 100 to 10,000, and keeps no smallest and largest value. The serial collector, other than G1, moves large arrays together.
+    """
+    checks = {"min": "1", "max": "10"}
+    return {
+        "spark.driver.extraJavaOptions": " ".join([*_java_options(), "-XX:+UseSerialGC"]),
+        "spark.sql.maxConcurrentOutputFileWriters": "2",
+        **{f"spark.hadoop.parquet.{part}.size.row.check.{edge}": rows for part in ("page", "block") for edge, rows in checks.items()},
+        "spark.hadoop.parquet.block.size": str(16 * 2**20),
+        "spark.hadoop.parquet.enable.dictionary#value": "false",
+        "spark.hadoop.parquet.column.statistics.enabled#value": "false",
+    }
+
+
 def _java_options() -> list[str]:
     """How the driver's JVM runs. On two cores a job of a minute spends most of it loading and compiling classes.
 
@@ -60,8 +89,8 @@ def _java_options() -> list[str]:
     ]
 
 
-def start_session(settings: Settings, name: str) -> "SparkSession":
-    """The session of this process. Python workers run the driver's interpreter."""
+def start_session(settings: Settings, name: str, more: Mapping[str, str] = MappingProxyType({})) -> "SparkSession":
+    """The session of this process, with `more` settings. Python workers run the driver's interpreter."""
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -70,4 +99,4 @@ def start_session(settings: Settings, name: str) -> "SparkSession":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
-    return builder.config(map={**submit_conf(settings)}).getOrCreate()
+    return builder.config(map={**submit_conf(settings), **more}).getOrCreate()

@@ -32,6 +32,7 @@ class Settings:
     alert_webhook: str | None = field(repr=False)  # it may hold a token
     alert_mail: tuple[str, ...]
     release_stale_minutes: int
+    bronze_applications: str  # `one` for all topics, or `each` topic its own
 
     @property
     def endpoints_file(self) -> Path:
@@ -50,6 +51,36 @@ class Settings:
                 f"no Kafka broker: LEDGER_KAFKA_BOOTSTRAP is not set and no stack of {self.home} is up: run make up, or set it"
             )
         return self.kafka_bootstrap
+
+    def postgres(self) -> str:
+        """The address of Postgres; raises SettingsError when none is known."""
+        if self.postgres_url is None:
+            raise SettingsError("no Postgres: LEDGER_POSTGRES_URL is not set and no stack is up: run make up, or set it")
+        return self.postgres_url
+
+
+@dataclass(frozen=True)
+class S3Settings:
+    """Where S3 is, by the names that every tool for S3 reads. The keys themselves are read by the JVM, and are in no setting of Spark."""
+
+    endpoint: str | None
+    region: str | None
+
+    def conf(self) -> dict[str, str]:
+        """Hadoop's settings; an endpoint of one's own is asked for buckets by path, as it seldom has a name for each."""
+        conf = {"fs.s3a.endpoint.region": self.region} if self.region else {}
+        if self.endpoint:
+            conf = {"fs.s3a.endpoint.region": "us-east-1"} | conf
+            conf |= {"fs.s3a.endpoint": self.endpoint, "fs.s3a.path.style.access": "true"}
+        return conf
+
+
+def read_s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
+    """AWS_ENDPOINT_URL and AWS_REGION from environment variables; raises SettingsError for an endpoint that is no address."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
+    if not re.fullmatch(r"https?://[^\s/@]+/?", endpoint or "http://none"):
+        raise SettingsError("AWS_ENDPOINT_URL: found something else than an address, expected http(s)://host:port without a key")
+    return S3Settings(endpoint, environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None)
 
 
 def endpoints_file(home: Path) -> Path:
@@ -122,6 +153,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         alert_mail=_addresses(
             matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""
         ),
+        bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
         release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):

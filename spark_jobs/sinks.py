@@ -20,6 +20,7 @@ from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
 _ROWS_A_FILE = 500_000
+_MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
 _TXN = "spark.databricks.delta.write.txn"
 _OPTIMIZE = "spark.databricks.delta.optimize"
 
@@ -36,20 +37,33 @@ def in_order(rows: DataFrame, columns: Sequence[str], count: int) -> DataFrame:
     return spread.sortWithinPartitions(*columns)
 
 
-def append_batches(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
-    """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit."""
+def append_batches(
+    rows: DataFrame,
+    settings: Settings,
+    table: Table,
+    application: str,
+    upto: int,
+    batch: int | None = None,
+    at_most: int | None = None,
+) -> None:
+    """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit.
+
+    `batch` is the last of these batches where they are numbered by something else than `upto` counts. `at_most` is how many rows
+    there can be, where the caller knows: few of them become one file, without a shuffle; more are written side by side.
+    """
     done = applied(settings, table, application) or 0
     if done >= upto:
         return
     kill_point(f"before {table.name}")
+    new = rows.where(F.col("_batch") > done).select(*table.columns)
+    if at_most is not None and at_most <= _MOST_IN_ONE_FILE:
+        new = new.coalesce(1)
     (
-        rows.where(F.col("_batch") > done)
-        .select(*table.columns)
-        .write.format("delta")
+        new.write.format("delta")
         .mode("append")
         .option("txnAppId", application)
         .option("txnVersion", upto)
-        .option("userMetadata", json.dumps({"application": application, "batch": upto}))
+        .option("userMetadata", json.dumps({"application": application, "batch": upto if batch is None else batch}))
         .save(str(table.path(settings)))
     )
     kill_point(f"after {table.name}")
@@ -112,6 +126,17 @@ def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> Data
     changed = p.join(w, on=list(on), how="full_outer").where(~F.col("p").eqNullSafe(F.col("w")))
     is_gone = F.col("w").isNull()
     return changed.select(F.coalesce("w", "p").alias("r"), is_gone.alias("_is_gone")).select("r.*", "_is_gone")
+
+
+def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
+    """The `difference` of parts of a table, computed now and kept."""
+    return difference(present.select(*table.columns), wanted.select(*table.columns), on=table.keys).localCheckpoint()
+
+
+def merge_changes(changed: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
+    """Write a `difference`, by the table's keys (of a table without any, all its columns)."""
+    keys = table.keys or table.columns
+    merge_rows(changed, settings, table, application=application, upto=upto, on=keys, deletes_where="s._is_gone")
 
 
 def _transaction(spark: SparkSession, application: str, upto: int) -> AbstractContextManager[None]:

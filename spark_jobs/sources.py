@@ -1,16 +1,19 @@
 """Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import control
 from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
+from spark_jobs.times import to_micros
 
 # One micro-batch takes all that a source has: Delta would otherwise cut in the middle of a bronze batch.
 _ALL_FILES = str(2**31 - 1)
@@ -24,12 +27,23 @@ def read_table(spark: SparkSession, settings: Settings, table: Table, version: i
     return reader.load(str(table.path(settings)))
 
 
+def between(time: str | Column, start: datetime, end: datetime) -> Column:
+    """Whether a time (or day) is in [start, end), in literals that data skipping understands."""
+    at = F.col(time) if isinstance(time, str) else time
+    return (at >= moment(start)) & (at < moment(end))
+
+
+def moment(time: datetime) -> Column:
+    """A time as a literal, whatever the zone of this machine."""
+    return F.timestamp_micros(F.lit(to_micros(time)))
+
+
 def stream_table(spark: SparkSession, settings: Settings, table: Table, from_version: int | None = None) -> DataFrame:
-    """The rows appended to a table, whole commits at a time.
+    """The rows appended to a table, whole commits at a time; commits that remove or change rows are passed over.
 
     A query without checkpoint starts with the commit `from_version`, which must exist, or with all rows there are.
     """
-    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _ALL_FILES)
+    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _ALL_FILES).option("skipChangeCommits", "true")
     if from_version is not None:
         reader = reader.option("startingVersion", from_version)
     return reader.load(str(table.path(settings)))

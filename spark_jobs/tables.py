@@ -4,14 +4,13 @@ A table lies at `<warehouse>/<layer>/<name>`. Columns are `name type` pairs in S
 """
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import deltalake
 
+from spark_jobs.ddl import delta_struct, parse_columns
 from spark_jobs.lifetimes import lifetimes
 from spark_jobs.settings import Settings
 
@@ -34,7 +33,12 @@ class Table:
     @property
     def columns(self) -> tuple[str, ...]:
         """The column names, in order."""
-        return tuple(name for name, _, _ in _parse_columns(self.ddl))
+        return tuple(name for name, _, _ in parse_columns(self.ddl))
+
+    @property
+    def time_column(self) -> str | None:
+        """The column that tells the time of a row, a timestamp or a date; None where it is known by its bronze record only."""
+        return next((name for name in _TIMES if name in self.columns), None)
 
     def path(self, settings: Settings) -> Path:
         """The folder of the table."""
@@ -43,9 +47,11 @@ class Table:
 
     def delta_schema(self) -> deltalake.Schema:
         """The schema for readers and writers that need no Spark."""
-        return deltalake.Schema.from_json(json.dumps(_struct(self.ddl)))
+        return deltalake.Schema.from_json(json.dumps(delta_struct(self.ddl)))
 
 
+# Of a table's columns the first of these is the time of its rows.
+_TIMES = ("event_at", "window_start", "session_start", "day", "minute", "valid_from", "debit_at", "last_event_at", "_timestamp")
 ARRIVAL = ("_batch", "_topic", "_partition", "_offset")  # the order of arrival
 _COORDINATES = "_topic string, _partition int, _offset bigint, _batch bigint"
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
@@ -192,15 +198,34 @@ REDRIVES = Table(
     f"""run_id string, table string, rule string, rules_version string, {_COORDINATES}, outcome string, is_corrected boolean,
     redriven_at timestamp, _newest_event_at timestamp, _silver_version bigint""",
 )
+# What backfills did, in the order of `number`: `started`, then of each step `begun` and `done`, and `finished`. A step is a range of times
+# of transactions, or of customers and accounts (`part`). _versions: the tables that it changed, and their versions after it (JSON).
+BACKFILLS = Table(
+    "control.backfills",
+    """number bigint, backfill_id string, run_id string, state string, range_start timestamp, range_end timestamp,
+    tables array<string>, part string, step_start timestamp, step_end timestamp, rules_versions string, rows bigint, changed bigint,
+    last_batch bigint, recorded_at timestamp, _newest_event_at timestamp, _versions string""",
+)
 RULE_SETS = Table("control.rule_sets", "topic string, version string, text string, recorded_at timestamp", keys=("topic", "version"))
 DECISIONS = Table(
     "control.decisions",
     """decided_at timestamp, choice string, layer string, who string, why string, run_id string, release_id bigint,
     generation bigint""",
 )
+BACKFILL_GRANTS = Table(  # which run of the DAG backfill_days rebuilds the day of which
+    "control.backfill_grants",
+    """run_id string, clear_number int, day date, leader string, leader_clear_number int, leader_day date,
+    granted_at timestamp""",
+)
 HOLES = Table(
     "control.holes",
     """table string, _topic string, _partition int, first_offset bigint, last_offset bigint, why string, recorded_at timestamp""",
+)
+TOPICS = Table(  # the lives of each topic: one that was made anew is another, with a `_topic` of its own
+    "control.topics",
+    """topic string, incarnation int, _topic string, topic_id string, first_offsets string, who string, why string,
+    recorded_at timestamp""",
+    keys=("_topic",),
 )
 
 BRONZE = (BRONZE_TRANSACTIONS, BRONZE_CUSTOMERS, BRONZE_ACCOUNTS)
@@ -215,6 +240,7 @@ SILVER = (
     ACCOUNTS_QUARANTINE,
 )
 SILVER_INDEXES = (TRANSACTION_IDS,)  # the silver job's own; made of silver, in no release
+SILVER_OWNED = (*SILVER, *SILVER_INDEXES)  # what silver's jobs write, under one lease
 GOLD = (
     DAILY_TOTALS,
     SLIDING_TOTALS,
@@ -230,8 +256,14 @@ GOLD = (
     DEBIT_SHARE,
     ACCOUNT_DAYS,
 )
-CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, RULE_SETS, DECISIONS, HOLES)
+CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS)
+EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
+BY_NAME = {table.name: table for layer in LAYERS.values() for table in layer}  # what gates judge and releases name
+
+
+# What a backfill may be asked to rebuild: what lies beside a silver table (duplicates, quarantine, late rows) goes with it.
+REBUILT = (*(table.name for table in (SILVER_TRANSACTIONS, SILVER_CUSTOMERS, SILVER_ACCOUNTS)), *(table.name for table in GOLD))
 
 
 def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
@@ -247,30 +279,3 @@ def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
                 name=table.name,
                 configuration=table.properties | (lifetimes(settings) if table.layer in LAYERS else {}),
             )
-
-
-_PRIMITIVES = {"bigint": "long", "int": "integer"}
-
-
-def _parse_columns(ddl: str) -> list[tuple[str, str, bool]]:
-    """(name, type, nullable) of each column of a comma-separated list; commas within brackets do not separate."""
-    columns = []
-    for part in re.split(r",(?![^<(]*[>)])\s*", " ".join(ddl.split())):
-        column = re.fullmatch(r"(\w+)[ :](\S+)( not null)?", part.strip())
-        if column is None:
-            raise ValueError(f"found {part!r}, expected a column as `name type`")
-        columns.append((column[1], column[2], column[3] is None))
-    return columns
-
-
-def _struct(ddl: str) -> dict[str, Any]:
-    fields = [{"name": name, "type": _type(kind), "nullable": nullable, "metadata": {}} for name, kind, nullable in _parse_columns(ddl)]
-    return {"type": "struct", "fields": fields}
-
-
-def _type(kind: str) -> Any:
-    if inner := re.fullmatch(r"array<(.*)>", kind):
-        return {"type": "array", "elementType": _type(inner[1]), "containsNull": True}
-    if inner := re.fullmatch(r"struct<(.*)>", kind):
-        return _struct(inner[1])
-    return _PRIMITIVES.get(kind, kind)

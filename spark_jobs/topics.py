@@ -1,5 +1,6 @@
 """The Kafka topics of the pipeline, each declared once, and how they are made."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
@@ -18,8 +19,8 @@ class Topic:
     config: dict[str, str] = field(default_factory=dict)
 
 
-# The broker stamps the records, so that `_timestamp` says when a record really came.
-_STAMPED = {"message.timestamp.type": "LogAppendTime"}
+# The broker stamps the records, so that `_timestamp` says when a record really came. Records of 10 MB fit.
+_STAMPED = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "12582912"}
 _COMPACTED = {**_STAMPED, "cleanup.policy": "compact"}
 
 TRANSACTIONS = Topic("transactions", 5, _STAMPED)
@@ -32,7 +33,7 @@ CREDITS = Topic("transactions.credits", 5, _STAMPED)
 ANSWER_SECONDS = 15
 
 
-def ensure_topics(bootstrap: str, topics: tuple[Topic, ...] = SOURCE_TOPICS) -> None:
+def ensure_topics(bootstrap: str, topics: Iterable[Topic] = SOURCE_TOPICS) -> None:
     """Make the topics that the broker lacks; those that exist stay as they are.
 
     Raises LedgerError when the broker does not answer within 15 seconds.

@@ -1,5 +1,6 @@
 """What stands of the gates' verdicts: of every table the newest one, and what a person decided about a closed one."""
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,12 +26,12 @@ def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
     Two keys are added: `decision`, the newest row of control.decisions about this verdict (None without one), and `passed`: the
     gate said so, or a person decided to release anyway.
     """
-    return {name: rows[-1] for name, rows in _by_table(settings).items()}
+    return {name: rows[-1] for name, rows in verdicts_that_matter(settings).items()}
 
 
-def last_passed(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The newest verdict that passed, by table."""
-    passed = {name: [row for row in rows if row["passed"]] for name, rows in _by_table(settings).items()}
+def last_passed(verdicts: Mapping[str, Iterable[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Of verdicts by table, in their order, each table's newest that passed."""
+    passed = {name: [row for row in rows if row["passed"]] for name, rows in verdicts.items()}
     return {name: rows[-1] for name, rows in passed.items() if rows}
 
 
@@ -41,21 +42,32 @@ def closed_verdicts(settings: Settings, *layers: str) -> list[dict[str, Any]]:
 
 def next_moment(settings: Settings, now: datetime) -> datetime:
     """`now`, or the moment after the newest verdict and decision: they keep their order when a clock is set back."""
-    moments: list[datetime] = [rows[-1]["_judged_at"] for rows in _by_table(settings).values()]
+    moments: list[datetime] = [rows[-1]["_judged_at"] for rows in verdicts_that_matter(settings).values()]
     moments += [row["decided_at"] for row in control.read(settings, DECISIONS).to_pylist()]
     return max([now, *(moment + timedelta(microseconds=1) for moment in moments)])
 
 
-def _by_table(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """The verdicts of each table that still matter, in the order in which they were given."""
-    decisions = sorted(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"])
+def verdicts_that_matter(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """Of each table the verdicts that may still stand, in the order in which they were given, with the keys of `newest_verdicts`."""
+    decisions = sorted(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"], reverse=True)
     tables: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(_read_verdicts(settings), key=lambda row: row["_judged_at"]):
-        about = [each for each in decisions if _is_about(each, row)]
-        decision = about[-1] if about and not row["success"] else None
+        decision = decision_about(row, decisions)
         passed = bool(row["success"]) or (decision is not None and decision["choice"] == RELEASE_ANYWAY)
         tables.setdefault(row["table"], []).append(row | {"decision": decision, "passed": passed})
     return tables
+
+
+def decision_about(verdict: Mapping[str, Any], decisions: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The decision about a closed verdict: of `decisions`, newest first, the first about its gate's run and after it.
+
+    A gate that was run again is judged anew, so what was decided before does not count.
+    """
+    if verdict["success"]:
+        return None
+    gate = (verdict["layer"], verdict["run_id"])
+    about = (each for each in decisions if (each["layer"], each["run_id"]) == gate and each["decided_at"] > verdict["_judged_at"])
+    return next(about, None)
 
 
 def _read_verdicts(settings: Settings) -> list[dict[str, Any]]:
@@ -70,8 +82,3 @@ def _read_verdicts(settings: Settings) -> list[dict[str, Any]]:
     builder = QueryBuilder().register("verdicts", DeltaTable(verdicts)).register("decisions", DeltaTable(decisions))
     rows: list[dict[str, Any]] = pa.table(builder.execute(_THAT_MATTER).read_all()).to_pylist()
     return rows
-
-
-def _is_about(decision: dict[str, Any], verdict: dict[str, Any]) -> bool:
-    is_same_gate = (decision["layer"], decision["run_id"]) == (verdict["layer"], verdict["run_id"])
-    return is_same_gate and bool(decision["decided_at"] > verdict["_judged_at"])  # a gate that was run again is judged anew

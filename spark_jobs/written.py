@@ -17,14 +17,16 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from spark_jobs import control
+from spark_jobs import backfills, control
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BATCHES, LAYERS, REDRIVES, Table
-from spark_jobs.verdicts import last_passed, newest_verdicts
+from spark_jobs.verdicts import last_passed, verdicts_that_matter
+from spark_jobs.versions import hold_same_rows
 
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
 _HISTORY_STEP = 200
+_REWRITES = ("DELETE", "UPDATE", "MERGE", "RESTORE", "TRUNCATE")
 _VIEW = Template("create view $name as select * from $raw where $condition")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
@@ -49,7 +51,8 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
     """
     _check_exists(settings, layer)
-    judged, passed = newest_verdicts(settings), last_passed(settings)
+    given = verdicts_that_matter(settings)
+    judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
     to_judge: list[Written] = []
     standing: list[dict[str, Any]] = []
     for source in dict.fromkeys(map(source_of, LAYERS[layer])):
@@ -57,14 +60,14 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
         last = _last_batch(settings, layer, tables)
         versions = {table: _version(settings, table, last) for table in tables}
         verdicts = [judged[table.name] for table in tables if table.name in judged]
-        if len(verdicts) == len(tables) and all(_stands(row, layer, last, versions) for row in verdicts):
+        if len(verdicts) == len(tables) and all(_stands(settings, row, layer, last, versions) for row in verdicts):
             standing.extend(verdicts)
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
         before = [passed[table.name] for table in tables if table.name in passed]
         first = min((int(row["_last_batch"]) for row in before), default=0) + 1 if len(before) == len(tables) else 1
-        if first > last or _is_redriven(settings, layer, before):  # changed, and not only by new batches: all of it
+        if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches: all of it
             first = 1
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
     return to_judge, standing
@@ -149,6 +152,17 @@ def unread_bronze(settings: Settings) -> list[Table]:
     ]
 
 
+def unfinished_bronze(settings: Settings) -> list[Table]:
+    """The bronze tables of which silver holds rows of a batch that no finished run recorded."""
+
+    def is_unfinished(bronze: Table) -> bool:
+        last = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
+        made = (table for table in LAYERS["silver"] if source_of(table) == source_of(bronze))
+        return any((newest_batch(settings, table) or 0) > last for table in made)
+
+    return [bronze for bronze in LAYERS["bronze"] if is_unfinished(bronze)]
+
+
 def version_after(settings: Settings, table: Table, last_batch: int) -> int | None:
     """The version of a bronze table from which on its commits bring batches after `last_batch`; None where only all will do."""
     if last_batch == 0:
@@ -156,6 +170,13 @@ def version_after(settings: Settings, table: Table, last_batch: int) -> int | No
     delta = DeltaTable(str(table.path(settings)))
     version = version_upto(delta, last_batch) + 1
     return version if version <= delta.version() else None
+
+
+def is_rewritten(settings: Settings, table: Table, last_batch: int) -> bool:
+    """Whether rows of a bronze table were removed or changed since it held this batch: what its commits brought is not what it holds."""
+    delta = DeltaTable(str(table.path(settings)))
+    since = version_upto(delta, last_batch) if last_batch else 0
+    return since < delta.version() and any(commit["operation"] in _REWRITES for commit in delta.history(delta.version() - since))
 
 
 def version_upto(table: DeltaTable, last_batch: int) -> int:
@@ -214,21 +235,26 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     return last
 
 
-def _is_redriven(settings: Settings, layer: str, passed: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a re-drive has changed rows of older batches since these verdicts, which passed."""
-    path = str(REDRIVES.path(settings))
-    if layer == "bronze" or not passed or not DeltaTable.is_deltatable(path):
+def _is_amended(settings: Settings, layer: str, passed: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a re-drive or a backfill has changed rows of older batches since these verdicts, which passed."""
+    if layer == "bronze" or not passed:
         return False
     known = {row["table"]: row["version"] for row in passed}
     if layer == "gold":
-        known = control.versions_read_by_gold(settings, upto=min(row["_judged_at"] for row in passed))
-    newest = control.query(DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"').to_pylist()
-    return any(row["version"] > known[row["table"]] for row in newest if row["table"] in known)
+        known |= control.versions_read_by_gold(settings, upto=min(row["_judged_at"] for row in passed))
+    newest = list(backfills.changed_versions(settings).items())
+    path = str(REDRIVES.path(settings))
+    if DeltaTable.is_deltatable(path):
+        redriven = control.query(DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"').to_pylist()
+        newest += [(row["table"], row["version"]) for row in redriven]
+    return any(version > known[name] for name, version in newest if name in known)
 
 
-def _stands(row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
-    same_version = layer == "bronze" or row["version"] in {version for table, version in versions.items() if table.name == row["table"]}
-    return bool(row["passed"]) and row["_last_batch"] == last and same_version
+def _stands(settings: Settings, row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
+    if not row["passed"] or row["_last_batch"] != last:
+        return False
+    own = ((table, version) for table, version in versions.items() if table.name == row["table"])
+    return layer == "bronze" or any(hold_same_rows(settings, table, row["version"], version) for table, version in own)
 
 
 def _check_exists(settings: Settings, layer: str) -> None:

@@ -1,5 +1,6 @@
 """What every folder of tests shares: the one Spark session, and which tests may run side by side."""
 
+import logging
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -7,11 +8,20 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import start_session
+from spark_jobs.session import s3_conf, start_session
 from spark_jobs.settings import read_settings
 
 # Tests of one group run one after the other in one process, so that beside Spark runs at most one more heavy thing.
 GROUPS = {"spark": "spark", "integration": "stack", "faults": "stack", "expectations": "expectations"}  # folder -> group
+# These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
+# (The processes that the tests of folder `integration` start run with the settings of the jobs.)
+SMALL_FRAMES = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 MARKERS = {"spark": "spark", "integration": "stack", "airflow": "stack", "faults": "stack"}
 
 
@@ -45,9 +55,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session of all tests that share this process, with the settings of the jobs, for small frames."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path_factory.mktemp("ledger")), "LEDGER_SPARK_MASTER": "local[2,4]"})
-    session = start_session(settings, "tests")
-    for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
-        session.conf.set(name, "1")
-    session.conf.set("spark.sql.adaptive.enabled", "false")  # it makes a job of every shuffle; these frames are small
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of connections that are closed after the output is
+    session = start_session(settings, "tests", s3_conf())
+    for name, value in SMALL_FRAMES.items():
+        session.conf.set(name, value)
     yield session
     session.stop()

@@ -94,7 +94,7 @@ def once_per_release(notifier: BaseNotifier) -> Callback:
 
         settings = read_settings()
         newest = latest_release(settings)
-        number = str(newest[0]["release_id"]) if newest else "none"
+        number = str(newest.release_id) if newest else "none"
         told = settings.home / "alerts" / f"stale-release.{type(notifier).__name__}"
         if told.exists() and told.read_text() == number:
             return

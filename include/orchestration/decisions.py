@@ -14,12 +14,12 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from include.orchestration.defaults import dag_of_run
 from include.orchestration.gates import FAILURES
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.verdicts import CHOICES, RELEASE_ANYWAY, ROLL_BACK, WAIT, closed_verdicts
 
 DECISION_DAG = "quality_decision"
-RELEASE_ANYWAY, ROLL_BACK, WAIT = "release anyway", "roll back", "wait"
-CHOICES = (RELEASE_ANYWAY, ROLL_BACK, WAIT)
 LONGEST_REASON = 1000
 LONGEST_FOUND = 200
 REASON = Param(
@@ -36,8 +36,6 @@ Verdict = dict[str, Any]  # a row of spark_jobs.verdicts.closed_verdicts
 
 def open_verdicts(settings: Settings) -> list[Verdict]:
     """The closed verdicts that still stop the pipeline: nobody decided about them, or somebody decided to wait."""
-    from spark_jobs.verdicts import closed_verdicts  # not needed to parse a DAG
-
     closed = closed_verdicts(settings, "bronze", "silver", "gold")
     return [verdict for verdict in closed if verdict["decision"] is None or verdict["decision"]["choice"] == WAIT]
 
@@ -100,13 +98,13 @@ class DecisionOperator(HITLOperator):
         failures = [
             failure
             for layer, run_id in layers
-            for failure in ti.xcom_pull(dag_id="medallion", run_id=run_id, task_ids=f"{layer}_gate", key=FAILURES) or ()
+            for failure in ti.xcom_pull(dag_id=dag_of_run(run_id), run_id=run_id, task_ids=f"{layer}_gate", key=FAILURES) or ()
         ]
         ti.xcom_push(key="asked", value=marks(verdicts))
         gates = " and ".join(dict.fromkeys(layer for layer, _ in layers))
         self.subject = f"Gate {gates} closed: release anyway, roll back or wait?"
-        released = latest_release(settings)
-        self.body = question(verdicts, failures, int(released[0]["release_id"]) if released else None, ti.log_url.split("/dags/")[0])
+        release = latest_release(settings)
+        self.body = question(verdicts, failures, release.release_id if release else None, ti.log_url.split("/dags/")[0])
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
@@ -168,7 +166,7 @@ def question(verdicts: Sequence[Verdict], failures: Sequence[Mapping[str, str]],
             detail = details.get((verdict["table"], name), {})
             lines.append(f"| {verdict['table']} | {name} | {_cell(detail.get('found'))} | {_cell(detail.get('expected'))} |")
     for run_id in sorted({verdict["run_id"] for verdict in verdicts}):
-        page = f"{airflow_url}/dags/medallion/runs/{quote(run_id)}"
+        page = f"{airflow_url}/dags/{dag_of_run(run_id)}/runs/{quote(run_id)}"
         of_airflow = f"[{run_id}]({page}); its tab *Quality* shows the rows"  # a run id of Airflow's has two underscores
         lines += ["", f"Judged in run {of_airflow if '__' in run_id else f'`{run_id}`, by hand'}."]
     lines += ["", "Reports (copy the address):", ""]

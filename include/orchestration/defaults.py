@@ -3,7 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+PIPELINE_DAG, BACKFILL_DAG = "medallion", "backfill_days"  # those whose tasks are gates
+BY_HAND = "backfill_by_hand"  # begins the ids of runs of BACKFILL_DAG that a person triggered
 START = datetime(2024, 1, 1, tzinfo=UTC)
+NO_BACKFILL: Any = ("scheduled", "manual", "operator_triggered")  # the kinds of runs of a DAG to which days mean nothing
 
 # Two more tries, after 30 to 60 and 60 to 120 seconds. Exit codes that no second try can change are never retried (see jobs.py).
 DEFAULT_ARGS: dict[str, Any] = {
@@ -13,3 +16,8 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=5),
 }
+
+
+def dag_of_run(run_id: str) -> str:
+    """The DAG of a run that a gate's verdict names: Airflow's other DAGs have no gates, and `medallion` takes no backfill."""
+    return BACKFILL_DAG if run_id.startswith(("backfill__", BY_HAND)) else PIPELINE_DAG

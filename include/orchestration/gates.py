@@ -10,7 +10,8 @@ from typing import Any
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from include.orchestration.jobs import Job, job_error, telling_line
+from include.orchestration.commands import telling_line
+from include.orchestration.jobs import Job, job_error
 from spark_jobs.errors import GateClosed
 
 NAMES_SHOWN, FOUND_SHOWN = 20, 100

@@ -3,7 +3,6 @@
 Arguments go as a list and never through a shell. No secret is among arguments or settings: a job reads them itself.
 """
 
-import importlib.util
 import os
 import re
 import signal
@@ -18,38 +17,30 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from spark_jobs.errors import AuditDifference, GateClosed, LeaseHeld, SettingsError
-from spark_jobs.session import submit_conf
+from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment, telling_line
+from spark_jobs.session import s3_conf, submit_conf
 from spark_jobs.settings import ROOT, read_settings
 
 APPLICATION = ROOT / "spark_jobs" / "run.py"
-COMMAND = (sys.executable, "-m", "spark_jobs.run")
 SPARK_CONNECTION = "spark_default"
 
-# Another try of these would end the same: a person has to change something first.
-FINAL_EXIT_CODES = (SettingsError.exit_code, GateClosed.exit_code, AuditDifference.exit_code)
-MEANINGS = {
-    SettingsError.exit_code: "unusable arguments or settings",
-    GateClosed.exit_code: "gate closed",
-    AuditDifference.exit_code: "audit difference",
-    LeaseHeld.exit_code: "another process writes the table",
-}
 TAIL_LINES = 20  # as many as the provider keeps
-JOB_ERROR = re.compile(r"[0-9T:-]{19}Z (?:ERROR|CRITICAL) (.+)")  # how `spark_jobs.run` logs; Spark's own lines have milliseconds
 
 
-def spark_job(name: str, *args: str, task_id: str | None = None, **operator_args: Any) -> SparkSubmitOperator:
+def spark_job(
+    name: str, *args: str, task_id: str | None = None, operator: "type[SparkJob] | None" = None, **operator_args: Any
+) -> SparkSubmitOperator:
     """A task that runs one job of `spark_jobs.run` on Spark, by spark-submit through the connection `spark_default`.
 
     `args` follow the job's name on its command line; they may be templates, and one that renders to nothing is left out.
     """
-    return SparkJob(
+    return (operator or SparkJob)(
         task_id=task_id or name,
         name=f"ledger-{name}",
         conn_id=SPARK_CONNECTION,
         application=str(APPLICATION),
         application_args=[name, *args],
-        conf=submit_conf(read_settings()),
+        conf=submit_conf(read_settings()) | (s3_conf() if name == "export" else {}),
         env_vars={**job_environment(), "LEDGER_RUN_ID": "{{ run_id }}"},
         verbose=False,
         **operator_args,
@@ -61,21 +52,6 @@ def job(name: str, *args: str, task_id: str | None = None, **operator_args: Any)
     return Job(task_id=task_id or name, arguments=[name, *args], **operator_args)
 
 
-def job_environment() -> dict[str, str]:
-    """What a job's process must find in its environment: this checkout, this interpreter, this environment's Spark."""
-    environment = {
-        "PYTHONPATH": str(ROOT),
-        "PYTHONSAFEPATH": "1",  # spark-submit runs run.py by path: its folder must not come before the libraries
-        "PYTHONUNBUFFERED": "1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    spark = importlib.util.find_spec("pyspark")  # looks it up without importing it
-    if spark is not None and spark.origin is not None:
-        environment["SPARK_HOME"] = str(Path(spark.origin).parent)
-    return environment
-
-
 def job_error(name: str, exit_code: int, output: str) -> AirflowException:
     """The exception for a job that ended badly: its name, exit code and error in a line; final where no other try can help."""
     line = telling_line(output)
@@ -85,13 +61,6 @@ def job_error(name: str, exit_code: int, output: str) -> AirflowException:
     meaning = f" ({MEANINGS[exit_code]})" if exit_code in MEANINGS else ""
     kind = AirflowFailException if exit_code in FINAL_EXIT_CODES else AirflowException
     return kind(f"{name}: exit code {exit_code}{meaning}: {line}")
-
-
-def telling_line(output: str) -> str:
-    """The last error that the job itself logged, without time and level; the last line where there is none."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [found[1] for line in lines if (found := JOB_ERROR.fullmatch(line))]
-    return (errors or lines or ["no output"])[-1]
 
 
 class SparkJob(SparkSubmitOperator):

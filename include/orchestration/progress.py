@@ -48,16 +48,16 @@ def refuse_stale_release(now: datetime) -> None:
 
     settings = read_settings()
     since = unreleased_since(settings)
-    released = latest_release(settings)
+    release = latest_release(settings)
     if since is None:
         log.info("The newest release holds every bronze batch.")
         return
-    waited = now - max(since, released[0]["released_at"]) if released else now - since
+    waited = now - max(since, release.released_at) if release else now - since
     limit = timedelta(minutes=settings.release_stale_minutes)
     if waited <= limit:
         log.info("Bronze has held rows that the newest release lacks for %d minutes; the limit is %d.", _minutes(waited), _minutes(limit))
         return
-    newest = f"release {released[0]['release_id']} of {released[0]['released_at']:%Y-%m-%dT%H:%MZ}" if released else "no release at all"
+    newest = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%MZ}" if release else "no release at all"
     verdicts = open_verdicts(settings)
     reason = waits_for(verdicts) if verdicts else "see the last runs of the DAG medallion; is it switched on?"
     raise AirflowFailException(

@@ -7,20 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from include.producer.plan import Source
-from include.producer.records import (
-    ACCOUNTS,
-    CUSTOMERS,
-    FIRST_VERSION_MS,
-    NULL,
-    TOPICS,
-    TRANSACTIONS,
-    Record,
-    number,
-    parse_time,
-    quoted,
-    quoted_or_null,
-)
+from include.producer.records import FIRST_VERSION_MS, TOPICS, Record, parse_time
 from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS, number, quoted, quoted_or_null
 
 log = logging.getLogger(__name__)
 

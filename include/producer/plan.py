@@ -8,7 +8,8 @@ from random import Random
 from typing import Literal
 
 from include.producer.faults import DUPLICATE, LATE, conflicting_copy, malformed_copy
-from include.producer.records import TRANSACTIONS, Message, Record, encode, format_time, quoted
+from include.producer.records import Message, Record, encode
+from spark_jobs.messages import TRANSACTIONS, format_time, quoted
 
 CONFLICTING_SHARE = 0.1  # of the duplicates of transactions
 FARTHEST_COPY = 1000  # a copy follows its row at once or after up to so many other rows

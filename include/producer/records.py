@@ -4,40 +4,19 @@ A record keeps each field as its JSON text ('"T00000001"', '12.50', 'null'), so 
 digits it was written with.
 """
 
-import json
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 from typing import NamedTuple
 
-CUSTOMERS = "customers"
-ACCOUNTS = "accounts"
-TRANSACTIONS = "transactions"
+from spark_jobs.messages import ACCOUNTS, CUSTOMERS, EPOCH, FIELDS, MILLISECOND, TRANSACTIONS
+
 TOPICS = (CUSTOMERS, ACCOUNTS, TRANSACTIONS)  # in the order of sending
 
-FIELDS: dict[str, tuple[str, ...]] = {
-    CUSTOMERS: (
-        *("customerId", "sex", "social", "fullName", "phone", "email", "address1", "address2"),
-        *("city", "state", "zipcode", "districtId", "birthDate", "updateTime"),
-    ),
-    ACCOUNTS: ("accountId", "districtId", "frequency", "creationDate", "updateTime"),
-    TRANSACTIONS: (
-        *("transactionId", "accountId", "customerId", "eventTime", "eventTimeFormatted"),
-        *("type", "operation", "amount", "balance"),
-    ),
-}
 _TEMPLATES = {topic: "{" + ",".join(f'"{name}":%s' for name in names) + "}" for topic, names in FIELDS.items()}
 
 FIRST_VERSION_MS = "1356912000000"  # 2012-12-31T00:00:00Z: before the first transaction of the bank's data
-NULL = "null"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,3}))?Z?")
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_PLAIN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
-_quote: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Record(NamedTuple):
@@ -78,25 +57,6 @@ def encode_without(record: Record, name: str) -> bytes:
     return ("{" + ",".join(f'"{field}":{text}' for field, text in pairs if field != name) + "}").encode("utf-8", "surrogateescape")
 
 
-def quoted(text: str) -> str:
-    """A JSON string."""
-    return _quote(text)
-
-
-def quoted_or_null(text: str) -> str:
-    """A JSON string, or null for an empty text."""
-    return _quote(text) if text else NULL
-
-
-def number(text: str) -> str:
-    """A JSON number with exactly the digits of the text; null for an empty text, a JSON string for what is no number."""
-    if _JSON_NUMBER.fullmatch(text):
-        return text
-    if _PLAIN_NUMBER.fullmatch(text):
-        return format(Decimal(text), "f")
-    return quoted_or_null(text)
-
-
 def cents(amount: int) -> str:
     """An amount in cents as a JSON number without trailing zeros: 1460 -> 14.6, -5 -> -0.05."""
     if amount < 0:
@@ -117,10 +77,4 @@ def parse_time(text: str) -> tuple[int, str] | None:
         moment = datetime.fromisoformat(f"{date}T{clock}.{fraction}+00:00")
     except ValueError:
         return None
-    return (moment - _EPOCH) // _MILLISECOND, f"{date} {clock}.{fraction}"
-
-
-def format_time(epoch_ms: int) -> str:
-    """Epoch milliseconds as `yyyy-MM-dd HH:mm:ss.SSS` in UTC."""
-    moment = _EPOCH + epoch_ms * _MILLISECOND
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{epoch_ms % 1000:03d}"
+    return (moment - EPOCH) // MILLISECOND, f"{date} {clock}.{fraction}"

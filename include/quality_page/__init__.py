@@ -1,1 +1,1 @@
-"""The page "Quality" inside Airflow: an Airflow plugin (`plugins/`), the web application behind it, and what it reads and masks."""
+"""The page "Quality" inside Airflow: the web application behind the plugin `include/plugins/quality.py`, what it reads and masks."""

@@ -14,11 +14,13 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG
 from include.quality_page import charts, quarantine, verdicts
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
 from spark_jobs.errors import SettingsError
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.tables import BY_NAME
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ Batch = Annotated[int, Query(ge=0, le=2**62)]
 RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
 TableName = Literal["silver.transactions_quarantine", "silver.customers_quarantine", "silver.accounts_quarantine"]
 
-may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, verdicts.DAG)
+may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, PIPELINE_DAG)
 app = FastAPI(
     title="Quality",
     dependencies=[Depends(may_read)],
@@ -74,7 +76,7 @@ def overview(request: Request) -> Response:
 @app.get("/table")
 def table(request: Request, name: str, page: PageNumber = 1) -> Response:
     """All verdicts of one table, newest first."""
-    if name not in verdicts.TABLES:
+    if name not in BY_NAME:
         raise HTTPException(404, "found no such table, expected one of bronze, silver or gold")
     warehouse = _open()
     found = verdicts.of_table(warehouse, name, (page - 1) * RUNS_A_PAGE, RUNS_A_PAGE + 1) if warehouse else []
@@ -85,7 +87,7 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
 def run(request: Request, dag_id: str, run_id: str) -> Response:
     """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine."""
     warehouse = _open()
-    has_gates = warehouse is not None and dag_id == verdicts.DAG
+    has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
     found = verdicts.of_run(warehouse, run_id) if warehouse and has_gates else []
     batches = verdicts.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
     return _page(request, "run.html", warehouse, name=f"{dag_id} {run_id}", found=found, batches=batches)

@@ -6,15 +6,14 @@ from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
+from include.orchestration.defaults import dag_of_run
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.tables import BATCHES, DECISIONS, LAYERS, QUALITY_RESULTS, RELEASES
-from spark_jobs.verdicts import RELEASE_ANYWAY
+from spark_jobs.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
+from spark_jobs.verdicts import RELEASE_ANYWAY, decision_about
 from spark_jobs.written import source_of
 
 RUNS_SHOWN = 20
 DECISIONS_READ = 1000
-DAG = "medallion"  # the one DAG whose tasks are gates
-TABLES = {table.name: table for layer in LAYERS.values() for table in layer}
 
 _NEWEST = """select * from (select *, row_number() over (partition by "table" order by _judged_at desc) as place from t)
     where place <= $count order by _judged_at desc"""
@@ -45,12 +44,12 @@ class Verdict:
     @property
     def topic(self) -> str:
         """The topic whose batches were judged."""
-        return source_of(TABLES[self.table]) if self.table in TABLES else ""
+        return source_of(BY_NAME[self.table]) if self.table in BY_NAME else ""
 
 
 def newest(warehouse: Warehouse, runs: int = RUNS_SHOWN) -> dict[str, list[Verdict]]:
     """The last verdicts of every table, newest first; a table that was never judged has none."""
-    found: dict[str, list[Verdict]] = {name: [] for name in TABLES}
+    found: dict[str, list[Verdict]] = {name: [] for name in BY_NAME}
     for verdict in _verdicts(warehouse, warehouse.select(QUALITY_RESULTS, _NEWEST, count=runs)):
         found.setdefault(verdict.table, []).append(verdict)
     return found
@@ -65,7 +64,7 @@ def of_table(warehouse: Warehouse, table: str, offset: int, count: int) -> list[
 def of_run(warehouse: Warehouse, run_id: str) -> list[Verdict]:
     """The verdicts of one run: closed ones first, then in the order of the layers."""
     rows = warehouse.select(QUALITY_RESULTS, "select * from t where run_id = $run_id limit 1000", run_id=run_id)
-    order = list(TABLES)
+    order = list(BY_NAME)
     verdicts = _verdicts(warehouse, rows)
     return sorted(verdicts, key=lambda each: (each.state == "passed", order.index(each.table) if each.table in order else -1))
 
@@ -83,7 +82,7 @@ def newest_release(warehouse: Warehouse) -> Row | None:
 
 def dag_run_path(run_id: str) -> str | None:
     """The address of a DAG run below Airflow's; None for the run id of a job that was started by hand."""
-    return None if re.fullmatch("[0-9a-f]{32}", run_id) else f"dags/{DAG}/runs/{quote(run_id, safe='')}"
+    return None if re.fullmatch("[0-9a-f]{32}", run_id) else f"dags/{dag_of_run(run_id)}/runs/{quote(run_id, safe='')}"
 
 
 def report_path(report: str | None) -> str | None:
@@ -96,7 +95,7 @@ def _verdicts(warehouse: Warehouse, rows: list[Row]) -> list[Verdict]:
     closed = [row for row in rows if not row["success"]]
     sql = "select * from t order by decided_at desc limit $count"
     decisions = warehouse.select(DECISIONS, sql, count=DECISIONS_READ) if closed else []
-    return [_verdict(row, _decision(row, decisions)) for row in rows]
+    return [_verdict(row, decision_about(row, decisions)) for row in rows]
 
 
 def _verdict(row: Row, decision: Row | None) -> Verdict:
@@ -115,15 +114,6 @@ def _verdict(row: Row, decision: Row | None) -> Verdict:
         judged_at=row["_judged_at"],
         decision=None if decision is None else _said(decision),
     )
-
-
-def _decision(verdict: Row, decisions: list[Row]) -> Row | None:
-    """The newest decision about a closed verdict."""
-    if verdict["success"]:
-        return None
-    about = (verdict["run_id"], verdict["layer"])
-    matching = (each for each in decisions if (each["run_id"], each["layer"]) == about and each["decided_at"] > verdict["_judged_at"])
-    return next(matching, None)
 
 
 def _said(decision: Any) -> str:

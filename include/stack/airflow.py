@@ -62,7 +62,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
     url = f"http://{HOST}:{port}"
     options = {
         "CORE__DAGS_FOLDER": str(ROOT / "dags"),
-        "CORE__PLUGINS_FOLDER": str(ROOT / "include/quality_page/plugins"),
+        "CORE__PLUGINS_FOLDER": str(ROOT / "include/plugins"),
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",

@@ -1,107 +1,114 @@
 """Bronze: every Kafka record becomes one row, bytes untouched, with its coordinates.
 
-One application, one query a topic, append only. A row's `_batch` is counted by the table, not by the checkpoint, so it goes on
-rising when a checkpoint is lost; records that bronze has already are then left out by their coordinates.
+One application, one query a topic (stream.py), append only. A row's `_batch` is counted by the table, not by the checkpoint, so it
+goes on rising when a checkpoint is lost, and after a replay or an import (additions.py); records that bronze has already are left out
+by their coordinates when a checkpoint was lost.
+
+A query that fails is started again with growing pauses, and the others go on meanwhile. Once a second the application says how it
+does (heartbeat.py), and looks whether somebody wants it to end (control.py).
 """
 
 import logging
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
-from spark_jobs import sinks, sources
-from spark_jobs.bronze.checkpoints import Checkpoint, open_checkpoint
-from spark_jobs.errors import LedgerError, first_line
+from spark_jobs.bronze import control, upkeep
+from spark_jobs.bronze.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
+from spark_jobs.bronze.lag import Watcher
+from spark_jobs.bronze.stream import Stream
+from spark_jobs.errors import LedgerError, line_with_cause
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, Table
+from spark_jobs.tables import Table
 
 log = logging.getLogger(__name__)
 
-APPLICATION = "bronze"
-TRIGGER_SECONDS = 2
-MOST_RECORDS_A_BATCH = 500_000
-_POLL_SECONDS = 1
+_POLL_SECONDS = 0.5
+_BATCH_SECONDS = 120  # how long a stop waits for the batch under way
 
 
-def run(spark: SparkSession, settings: Settings, *, available_now: bool, starting_offsets: str | None) -> None:
-    """Ingest the topics until told to stop (SIGTERM, SIGINT), or until all that is there now was read.
+@dataclass(frozen=True)
+class Order:
+    """What an application is started for. `obeyed`: the number of the last request that it need not heed (control.py)."""
 
-    Raises LedgerError when a query fails, after the others were stopped. A batch that a stop cuts short is repeated at the next
-    start.
+    tables: tuple[Table, ...]
+    available_now: bool
+    starting_offsets: str | None
+    obeyed: str
+
+
+def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile) -> None:
+    """Ingest topics until told to stop (SIGTERM, SIGINT, `run ingestion stop`), or until all that is there now was read.
+
+    A stop ends behind the batch under way, if that takes no longer than two minutes; one that is cut short is repeated at the next
+    start. With `available_now`, raises LedgerError when a query failed, after the others are done; otherwise a query that fails is
+    started again until it does not.
     """
-    queries: list[StreamingQuery] = []
-    stopping: list[int] = []
+    available_now, starting = order.available_now, order.starting_offsets
+    streams = [Stream(spark, settings, table, available_now=available_now, starting_offsets=starting) for table in order.tables]
+    watcher = Watcher(settings.broker(), [stream.topic for stream in streams])
+    watcher.start()
+    heart.beat(jvm=identify(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())))  # type: ignore[union-attr]
+    reason = ": all that was there is ingested"
+    with _signals() as stopping, ThreadPoolExecutor(len(streams)) as pool:
+        try:
+            while not all(stream.is_done for stream in streams):
+                _look(streams, watcher, pool, heart, RUNNING)
+                upkeep.serve(spark, settings, order.tables)
+                if stopping or control.read_wanted(settings).number != order.obeyed:
+                    reason = " on request"
+                    _finish_batches(streams, watcher, pool, heart)
+                    break
+                time.sleep(_POLL_SECONDS)
+        finally:
+            for stream in streams:
+                stream.stop()
+            watcher.end()
+            upkeep.finish(settings)
+    if failed := [stream for stream in streams if available_now and stream.error]:
+        raise LedgerError(f"ingestion stopped: {line_with_cause(failed[0].error or LedgerError())}") from failed[0].error
+    log.info("bronze stopped%s", reason)
+
+
+def _look(streams: Sequence[Stream], watcher: Watcher, pool: ThreadPoolExecutor, heart: HeartbeatFile, state: str) -> None:
+    seen_at, ends = watcher.seen
+    for stream in streams:
+        stream.look(pool)
+        if stream.reached is not None:
+            watcher.reached(stream.topic, stream.reached)
+        if stream.topic in ends and (not stream.pace.arrived or stream.pace.arrived[-1][0] < seen_at):
+            stream.pace.saw(seen_at, ends[stream.topic])
+    heart.beat(state=state, topics={stream.topic: stream.told(time.monotonic()) for stream in streams})
+
+
+def _finish_batches(streams: Sequence[Stream], watcher: Watcher, pool: ThreadPoolExecutor, heart: HeartbeatFile) -> None:
+    """Wait for the batches under way, and let no other begin."""
+    log.info("asked to stop: the batches under way are finished")
+    for stream in streams:
+        stream.hold()
+    deadline = time.monotonic() + _BATCH_SECONDS
+    while not all(stream.is_idle for stream in streams) and time.monotonic() < deadline:
+        _look(streams, watcher, pool, heart, STOPPING)
+        time.sleep(0.1)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals to stop that came so far."""
+    came: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        stopping.append(number)
+        came.append(number)
 
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        for table in BRONZE:
-            queries.append(_start(spark, settings, table, available_now, starting_offsets))
-        while any(query.isActive for query in queries) and not stopping:
-            spark.streams.awaitAnyTermination(_POLL_SECONDS)
-            spark.streams.resetTerminated()
-    except StreamingQueryException as error:
-        raise LedgerError(f"ingestion stopped: {first_line(error)}") from error
+        yield came
     finally:
-        for query in queries:
-            query.stop()
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    if failed := [exception for query in queries if (exception := query.exception())]:
-        raise LedgerError(f"ingestion stopped: {first_line(failed[0])}")
-    log.info("bronze stopped%s", " on request" if stopping else ": all that was there is ingested")
-
-
-def with_coordinates(records: DataFrame, batch: int) -> DataFrame:
-    """Kafka's columns as bronze's: key, value and headers as they came; `_ingested_at` is the driver's clock, for people."""
-    return records.select(
-        "key",
-        "value",
-        "headers",
-        F.col("topic").alias("_topic"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_timestamp"),
-        F.lit(batch).cast("bigint").alias("_batch"),
-        F.current_timestamp().alias("_ingested_at"),
-        F.current_date().alias("_ingested_on"),
-    )
-
-
-def _start(spark: SparkSession, settings: Settings, table: Table, available_now: bool, starting_offsets: str | None) -> StreamingQuery:
-    topic = table.name.split(".")[1]
-    checkpoint = open_checkpoint(settings, table, topic, starting_offsets)
-    log.info("%s: batches from %d, starting at %s", table.name, checkpoint.first_batch, checkpoint.starting_offsets)
-    records = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.broker())
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", topic)
-        .option("startingOffsets", checkpoint.starting_offsets)
-        .option("maxOffsetsPerTrigger", MOST_RECORDS_A_BATCH)
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-        .load()
-    )
-    writer = records.writeStream.queryName(table.name).option("checkpointLocation", str(checkpoint.folder))
-    writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=f"{TRIGGER_SECONDS} seconds")
-    return writer.foreachBatch(_append_to(spark, settings, table, checkpoint)).start()
-
-
-def _append_to(spark: SparkSession, settings: Settings, table: Table, checkpoint: Checkpoint) -> Callable[[DataFrame, int], None]:
-    def append(records: DataFrame, number: int) -> None:
-        batch = checkpoint.first_batch + number
-        rows = with_coordinates(records, batch)
-        if checkpoint.may_replay(number):
-            known = sources.read_table(records.sparkSession, settings, table).select("_topic", "_partition", "_offset")
-            rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
-        sinks.append_batches(rows, settings, table, APPLICATION, batch)
-
-    return append

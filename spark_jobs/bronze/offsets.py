@@ -1,84 +1,145 @@
-"""Kafka offsets: what bronze holds, and from where a new checkpoint starts."""
+"""Kafka offsets: what a topic has now, what bronze holds of it, and from where a new checkpoint starts."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from importlib import import_module
+from string import Template
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from spark_jobs import control
 from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.messages import EPOCH, MILLISECOND
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 from spark_jobs.topics import ANSWER_SECONDS
 
 WORDS = ("earliest", "latest", "committed")
-Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
+Positions = dict[str, int]  # partition -> offset
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_KNOWN = Template("select _partition, max(_offset) as last from t where _topic = '$label' group by _partition")
+_CONFIRM_SECONDS = 5
+OffsetSpec: Any = import_module("confluent_kafka.admin").OffsetSpec  # it has no types
+
+
+@dataclass(frozen=True)
+class Present:
+    """A topic as Kafka has it now: its id, and of each partition the first offset and the one behind the last committed record."""
+
+    topic_id: str
+    begins: Positions
+    ends: Positions
 
 
 def check_start(start: str | None) -> None:
     """Refuse, with SettingsError, a starting point that is none."""
     if start is not None and start not in WORDS:
-        parse_time(start)
+        parse_time(start, "--starting-offsets", *WORDS)
 
 
-def known_offsets(settings: Settings, table: Table) -> Offsets:
-    """The last offset that bronze holds of each partition."""
-    sql = "select _topic, _partition, max(_offset) as last from t group by _topic, _partition"
-    known: Offsets = {}
-    for row in control.query(DeltaTable(str(table.path(settings))), sql).to_pylist():
-        known.setdefault(row["_topic"], {})[str(row["_partition"])] = row["last"]
-    return known
+def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
+    """The last offset that bronze holds of each partition of what it calls `label` (`_topic`)."""
+    rows = control.query(DeltaTable(str(table.path(settings))), _KNOWN.substitute(label=label))
+    return {str(row["_partition"]): row["last"] for row in rows.to_pylist()}
 
 
-def find_topic_id(settings: Settings, topic: str) -> str:
-    """The id that Kafka gave a topic when it was made; raises LedgerError when the broker does not answer."""
-    admin = AdminClient({"bootstrap.servers": settings.broker(), "log_level": 0})
+def look_at(settings: Settings, topic: str) -> Present:
+    """What Kafka has of a topic; raises LedgerError when the topic is not there, or the broker does not answer."""
+    with _telling(settings, topic):
+        admin = _connect(settings.broker())
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)[topic].result(ANSWER_SECONDS)
+        numbers = sorted(partition.id for partition in described.partitions)
+        begins, ends = (_ask(admin, topic, numbers, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+        return Present(str(described.topic_id), begins, ends)
+
+
+def is_another(settings: Settings, topic: str, topic_id: str) -> bool:
+    """Whether Kafka answers, soon, that the topic has another id than this one: it was made anew, or is gone."""
     try:
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
-        return str(described[topic].result(ANSWER_SECONDS).topic_id)
+        described = _connected(settings.broker()).describe_topics(TopicCollection([topic]), request_timeout=_CONFIRM_SECONDS)
+        return str(described[topic].result(_CONFIRM_SECONDS).topic_id) != topic_id
     except KafkaException as error:
-        raise LedgerError(f"Kafka at {settings.broker()} does not tell of topic {topic}: {error.args[0].str()}") from None
+        return error.args[0].code() in _GONE
+    except TimeoutError:
+        return False
 
 
-def find_start(settings: Settings, topic: str, start: str, known: Offsets) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """The offset of each partition to start from, and the holes that this leaves in bronze, as rows of control.holes.
+def find_start(
+    settings: Settings, topic: str, start: str, present: Present, following: Positions
+) -> tuple[Positions, list[dict[str, Any]]]:
+    """The offset of each partition to start from, and the holes that this leaves in bronze: partition, first and last offset.
 
-    `start` is `earliest`, `latest`, `committed` (behind bronze's last) or an ISO 8601 time with zone. A hole is what Kafka has
-    and bronze would never get. Raises SettingsError for another `start`, LedgerError when the broker does not answer.
+    `start` is `earliest`, `latest`, `committed` or an ISO 8601 time with zone. `following` is the offset behind the last that bronze
+    has, of each partition. A hole is what Kafka has and bronze would never get. Raises SettingsError for another `start`,
+    LedgerError when the broker does not answer.
     """
-    consumer = Consumer({"bootstrap.servers": settings.broker(), "group.id": "ledger-offsets", "enable.auto.commit": False, "log_level": 0})
-    try:
-        numbers = sorted(consumer.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions)
-        edges = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), ANSWER_SECONDS) for n in numbers}
-        at: dict[int, int] = {}
-        if start not in WORDS:
-            millis = round(parse_time(start).timestamp() * 1000)
-            wanted = [TopicPartition(topic, n, millis) for n in numbers]
-            at = {p.partition: p.offset for p in consumer.offsets_for_times(wanted, ANSWER_SECONDS)}
-    except KafkaException as error:
-        raise LedgerError(f"Kafka at {settings.broker()} does not answer ({error.args[0].str()}): is the broker up?") from None
-    finally:
-        consumer.close()
+    chosen = {"earliest": present.begins, "latest": present.ends, "committed": following}.get(start)
+    if chosen is None:
+        moment = OffsetSpec.for_timestamp(to_millis(parse_time(start, "--starting-offsets", *WORDS)))
+        with _telling(settings, topic):
+            chosen = _ask(_connect(settings.broker()), topic, [int(number) for number in present.begins], moment)
     starts, holes = {}, []
-    for number, (begin, end) in edges.items():
-        following = max(known.get(topic, {}).get(str(number), -1) + 1, begin)
-        chosen = {"earliest": begin, "latest": end, "committed": following}.get(start, at.get(number, end))
-        starts[str(number)] = end if chosen < 0 else chosen  # Kafka says -1 where no record is as late as that
-        if starts[str(number)] > following:
-            holes.append({"_topic": topic, "_partition": number, "first_offset": following, "last_offset": starts[str(number)] - 1})
+    for number, begin in present.begins.items():
+        found = chosen.get(number, -1)  # Kafka says -1 where no record is as late as that
+        starts[number] = max(begin, found if found >= 0 else present.ends[number])
+        if starts[number] > (first := max(begin, following.get(number, 0))):
+            holes.append({"_partition": int(number), "first_offset": first, "last_offset": starts[number] - 1})
     return starts, holes
 
 
-def parse_time(text: str) -> datetime:
-    """An ISO 8601 time with a zone; raises SettingsError for one without, or for anything else."""
+def to_millis(at: datetime) -> int:
+    """Epoch milliseconds, rounded up: Kafka answers with the first record as late as that."""
+    return max(0, -((EPOCH - at) // MILLISECOND))
+
+
+def parse_time(text: str, option: str, *words: str) -> datetime:
+    """An ISO 8601 time with a zone; raises SettingsError for one without, or for anything else. `words` are what else the option takes."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise SettingsError(
-            f"--starting-offsets: found {text!r}, expected earliest, latest, committed or a time such as 2026-01-01T01:00:00+02:00"
-        ) from None
+        expected = f"{', '.join(words)}{' or ' if words else ''}a time such as 2026-01-01T01:00:00+02:00"
+        raise SettingsError(f"{option}: found {text!r}, expected {expected}") from None
     if at.tzinfo is None:
-        raise SettingsError(f"--starting-offsets: found {text!r} without a zone, expected one, such as {text}Z or {text}+02:00")
+        raise SettingsError(f"{option}: found {text!r} without a zone, expected one, such as {text}Z or {text}+02:00")
     return at
+
+
+def _ask(admin: AdminClient, topic: str, numbers: list[int], spec: Any) -> Positions:
+    """An offset of each partition, as a reader of committed records sees it."""
+    asked = {TopicPartition(topic, number): spec for number in numbers}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS)
+    return {str(place.partition): int(answer.result(ANSWER_SECONDS).offset) for place, answer in answers.items()}
+
+
+@contextmanager
+def _telling(settings: Settings, topic: str) -> Iterator[None]:
+    """Errors of the broker come out as LedgerError."""
+    try:
+        yield
+    except KafkaException as error:
+        if error.args[0].code() in _GONE:
+            raise LedgerError(
+                f"topic {topic}: found none at {settings.broker()}, expected it: it was deleted, or this is another broker; make it anew "
+                "(or start a producer, or make up) and accept the new one, which this message will then offer"
+            ) from None
+        raise LedgerError(
+            f"Kafka at {settings.broker()} does not tell of topic {topic} ({error.args[0].str()}): is the broker up?"
+        ) from None
+    except TimeoutError:
+        raise LedgerError(f"Kafka at {settings.broker()} does not tell of topic {topic}: no answer in {ANSWER_SECONDS} seconds") from None
+
+
+def _connect(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}, logger=None)
+
+
+@lru_cache(maxsize=1)
+def _connected(bootstrap: str) -> AdminClient:
+    """A connection that is kept, for what is asked often."""
+    return _connect(bootstrap)

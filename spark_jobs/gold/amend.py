@@ -79,8 +79,7 @@ def large_credits(over: Decimal) -> Amendment:
     """The rows that are credits of more than an amount."""
 
     def amend(change: Change, read: Reader) -> tuple[DataFrame, DataFrame]:
-        large = change.rows.where((F.col("type") == "Credit") & (F.col("amount") > F.lit(over)))
-        return _of_ids(change, read(tables.LARGE_CREDITS)), large.select(*tables.LARGE_CREDITS.columns)
+        return _of_ids(change, read(tables.LARGE_CREDITS)), totals.large_credits(change.rows, over)
 
     return amend
 

@@ -111,7 +111,7 @@ def _amend(
 ) -> None:
     present, wanted = amendment(change, read)
     changed = sinks.difference(present.select(*table.columns), wanted.select(*table.columns), on=table.keys)
-    sinks.merge_rows(changed, settings, table, application=application, upto=upto, on=table.keys, deletes_where="s._is_gone")
+    sinks.merge_changes(changed, settings, table, application, upto)
 
 
 def _follow(

@@ -1,11 +1,12 @@
 """Gold tables of one row a customer or account: each new row of silver adds to one of theirs. Pure."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.tables import ARRIVAL
+from spark_jobs.tables import ARRIVAL, LARGE_CREDITS
 
 
 def customer_activity(transactions: DataFrame) -> DataFrame:
@@ -17,6 +18,12 @@ def customer_activity(transactions: DataFrame) -> DataFrame:
         F.min("event_at").alias("first_event_at"),
         F.max("event_at").alias("last_event_at"),
     )
+
+
+def large_credits(transactions: DataFrame, over: Decimal) -> DataFrame:
+    """gold.large_credits of some silver rows: the credits of more than an amount."""
+    is_large = (F.col("type") == "Credit") & (F.col("amount") > F.lit(over))
+    return transactions.where(is_large).select(*LARGE_CREDITS.columns)
 
 
 _ADD_SUMS = {

@@ -73,17 +73,22 @@ def typed_messages(parsed: DataFrame, dimension: Dimension) -> DataFrame:
 
     A deletion's time is its Kafka timestamp, and its fields are null.
     """
-    update_at = F.timestamp_millis(F.col("updateTime.text").try_cast("bigint"))
     typed: dict[str, Column] = {column: F.col(f"{name}.text") for column, name in dimension.texts.items()}
     typed |= {"district_id": F.col("districtId.text").try_cast("int")}
     typed |= {column: F.col(f"{name}.text").try_cast("date") for column, name in dimension.dates.items()}
     return parsed.select(
         F.col("_key").alias(dimension.key),
         *(F.when(~F.col("is_deletion"), value).alias(name) for name, value in typed.items()),
-        F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(update_at).alias("valid_from"),
+        update_time().alias("valid_from"),
         F.col("is_deletion").alias("is_deleted"),
         *ARRIVAL,
     )
+
+
+def update_time() -> Column:
+    """When a parsed message holds from: its update time, of a deletion its Kafka timestamp; null where there is none to be read."""
+    told = F.timestamp_millis(F.col("updateTime.text").try_cast("bigint"))
+    return F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(told)
 
 
 def classify_messages(judged: DataFrame, dimension: Dimension) -> DataFrame:

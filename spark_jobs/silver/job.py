@@ -3,7 +3,8 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from string import Template
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -11,18 +12,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from expectations.row_rules import read_rules
-from spark_jobs import control, sinks, sources, tables, written
+from spark_jobs import backfills, control, sinks, sources, tables, written
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, history, known, transactions
+from spark_jobs.silver import corrections, history, known, recompute, transactions
 from spark_jobs.silver.judge import is_valid
+from spark_jobs.times import from_micros
 
 log = logging.getLogger(__name__)
 
 _APPLICATION = "silver"
 _OUTCOMES = {"output": "version", "superseded": "superseded", "no_change": "no_change"}  # column of control.batches -> outcome
-_COORDINATES = ["_topic", "_partition", "_offset"]
 _MOST_BROADCAST = 500_000
+_NEWEST_REDRIVEN = Template("select max(_newest_event_at) as newest from t where coalesce(_silver_version, 0) > $version")
 _DIMENSIONS = (
     (history.CUSTOMERS, tables.BRONZE_CUSTOMERS, tables.SILVER_CUSTOMERS, tables.CUSTOMERS_QUARANTINE),
     (history.ACCOUNTS, tables.BRONZE_ACCOUNTS, tables.SILVER_ACCOUNTS, tables.ACCOUNTS_QUARANTINE),
@@ -38,6 +40,17 @@ def run(spark: SparkSession, settings: Settings, run_id: str, bronze: Collection
         if source in bronze:
             queries.append(take_dimension(spark, settings, run_id, dimension, source, silver, quarantine))
     sources.wait_for(queries)
+
+
+def finish(spark: SparkSession, settings: Settings, run_id: str) -> None:
+    """Repeat a run that died between two of its tables, before rows of older batches are changed: its tables must agree.
+
+    That takes all new batches of the bronze tables in question. The caller holds silver's leases.
+    """
+    halfway = written.unfinished_bronze(settings)
+    if halfway:
+        log.warning("silver stopped halfway in batches of %s: its run is repeated first", ", ".join(table.name for table in halfway))
+        run(spark, settings, run_id, halfway)
 
 
 def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> StreamingQuery:
@@ -59,7 +72,7 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
         counts = [row.asDict() for row in facts.collect()]
         before = _newest_event(settings)
         watermarks = transactions.batch_watermarks(
-            [(row["_batch"], _at(row["newest"])) for row in counts], before, settings.allowed_lateness_seconds
+            [(row["_batch"], from_micros(row["newest"])) for row in counts], before, settings.allowed_lateness_seconds
         )
         sums = {name: sum(row[name] for row in counts) for name in ("input", "output", "duplicates", "quarantined")}
         first_rows = sinks.in_order(marked.where("is_first"), tables.ARRIVAL, sums["output"])
@@ -74,7 +87,7 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
         for table, output, is_some in outputs:
             if is_some:
                 sinks.append_batches(output, settings, table, application, last)
-        newest = max((at for at in (before, *(_at(row["newest"]) for row in counts)) if at is not None), default=None)
+        newest = max((at for at in (before, *(from_micros(row["newest"]) for row in counts)) if at is not None), default=None)
         _record(settings, run_id, application, tables.SILVER_TRANSACTIONS, first, last, rules.version, sums, newest)
         known.compact(rows.sparkSession, settings)
 
@@ -105,8 +118,8 @@ def take_dimension(
         touched = new.where(is_valid()).select("key").distinct()
         touched = F.broadcast(touched) if facts["input"] <= _MOST_BROADCAST else touched
         earlier = sources.read_table(spark, settings, bronze).where(F.col("_batch") < first).join(touched, on="key", how="left_semi")
-        refused = sources.read_table(spark, settings, quarantine).join(touched, on="key", how="left_semi").select(*_COORDINATES)
-        valid = corrections.correct(earlier.join(refused, on=_COORDINATES, how="left_anti"), corrections.in_effect(settings, silver), spark)
+        refused = sources.read_table(spark, settings, quarantine).join(touched, on="key", how="left_semi").select(*corrections.PLACE)
+        valid = corrections.correct(recompute.without(earlier, refused), corrections.in_effect(settings, silver), spark)
         messages = history.typed_messages(history.parse_messages(valid, dimension), dimension).localCheckpoint()
         taken = history.typed_messages(new.where(is_valid()), dimension)
         after = history.with_outcomes(messages.unionByName(taken), dimension).localCheckpoint()
@@ -118,15 +131,7 @@ def take_dimension(
         present = sources.read_table(spark, settings, silver).join(
             touched.select(F.col("key").cast("string").alias(dimension.key)), on=dimension.key, how="left_semi"
         )
-        sinks.merge_rows(
-            sinks.difference(present, wanted, on=silver.keys),
-            settings,
-            silver,
-            application=application,
-            upto=last,
-            on=silver.keys,
-            deletes_where="s._is_gone",
-        )
+        sinks.merge_changes(sinks.difference(present, wanted, on=silver.keys), settings, silver, application, last)
         sums = facts | {name: outcomes[outcome] for name, outcome in _OUTCOMES.items()}
         _record(settings, run_id, application, silver, first, last, rules.version, sums, None)
 
@@ -142,6 +147,8 @@ def _process_new_batches(
         return control.last_batch(settings, "silver", silver.name)
 
     def take(rows: DataFrame, _: int) -> None:
+        if written.is_rewritten(settings, bronze, done()):  # rows that were removed may have come back by a replay
+            rows = sources.read_table(rows.sparkSession, settings, bronze)
         fresh = rows.where(F.col("_batch") > done())
         first, last = fresh.agg(F.min("_batch"), F.max("_batch")).collect()[0]
         if last is None:
@@ -175,17 +182,19 @@ def _record(
 
 
 def _newest_event(settings: Settings) -> datetime | None:
-    """The largest event time of all valid rows so far, those included that a re-drive has put in their places."""
+    """The largest event time of all valid rows so far.
+
+    The last batch knows it, or a backfill since then; and beyond, the rows that a re-drive has put in their places after that.
+    """
     done = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)[-1:]
-    redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), "select max(_newest_event_at) as newest from t")
-    moments = [*(row["_newest_event_at"] for row in done), redriven["newest"][0].as_py()]
+    backfilled = backfills.last_rebuild(settings, tables.SILVER_TRANSACTIONS)
+    known = backfilled if backfilled and (not done or backfilled["last_batch"] >= done[0]["last_batch"]) else done[0] if done else None
+    since = backfilled["version"] if backfilled and known is backfilled else -1  # of other topics no event time is recorded
+    sql = _NEWEST_REDRIVEN.substitute(version=since)
+    redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), sql)
+    moments = [known["_newest_event_at"] if known else None, redriven["newest"][0].as_py()]
     return max((moment for moment in moments if moment is not None), default=None)
 
 
 def _count(classified: DataFrame) -> Counter[str]:
     return Counter({row["outcome"]: row["n"] for row in classified.groupBy("outcome").agg(F.count("*").alias("n")).collect()})
-
-
-def _at(micros: int | None) -> datetime | None:
-    """A time from Spark; as a number, because a collected timestamp would take the zone of this machine."""
-    return None if micros is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

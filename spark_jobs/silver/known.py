@@ -25,7 +25,7 @@ _MOST_LOOKED_UP = 2_000  # rows that are found so; more are cheaper to find by r
 _PLACE = ["_partition", "_offset"]
 _MOST_BROADCAST = 2_000_000
 _MOST_COMPARED = 50
-_LARGE_PAGES = {"parquet.page.row.count.limit": "20000"}
+LARGE_PAGES = {"parquet.page.row.count.limit": "20000"}
 _MOST_FILES = 32
 _FILE_BYTES = 64 * 2**20
 
@@ -40,7 +40,7 @@ def catch_up(spark: SparkSession, settings: Settings, application: str, upto: in
 
 def add_entries(rows: DataFrame, settings: Settings, application: str, upto: int) -> None:
     """Append the entries of rows of silver.transactions, if the application has not brought the index that far before."""
-    with sinks.configured(rows.sparkSession, _LARGE_PAGES):
+    with sinks.configured(rows.sparkSession, LARGE_PAGES):
         sinks.append_batches(entries(rows, "_batch"), settings, TRANSACTION_IDS, application, upto)
 
 
@@ -51,7 +51,7 @@ def entries(rows: DataFrame, *others: str) -> DataFrame:
 
 def compact(spark: SparkSession, settings: Settings) -> None:
     """Keep the index in few files."""
-    with sinks.configured(spark, _LARGE_PAGES):
+    with sinks.configured(spark, LARGE_PAGES):
         sinks.compact(spark, settings, TRANSACTION_IDS, _MOST_FILES, _FILE_BYTES)
 
 

@@ -1,8 +1,11 @@
-"""What silver must hold when rows of quarantine have become valid: of the ids, keys and batches that they touch. Pure.
+"""What silver must hold when rows are judged once more: of the ids, keys and batches that they touch. Pure.
 
-`judged` are the coordinates of the rows that are judged again: whatever silver holds of them already, put there by a run that
-died, counts only where the row passes now.
+`judged` are the coordinates of the rows that are judged: whatever silver holds of them already counts only where the row passes
+now.
 """
+
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.silver import history, known, transactions
 from spark_jobs.silver.corrections import PLACE
 from spark_jobs.silver.judge import is_valid
+from spark_jobs.tables import ARRIVAL
 
 
 def within(rows: DataFrame, places: DataFrame) -> DataFrame:
@@ -20,6 +24,46 @@ def within(rows: DataFrame, places: DataFrame) -> DataFrame:
 def without(rows: DataFrame, places: DataFrame) -> DataFrame:
     """The rows that lie elsewhere."""
     return rows.join(places, on=PLACE, how="left_anti").select(*rows.columns)
+
+
+def changed_places(judged: DataFrame, here: DataFrame, silver: DataFrame, duplicates: DataFrame, quarantine: DataFrame) -> DataFrame:
+    """The coordinates of judged transactions that silver does not hold as they are judged now, and of rows in `here` that are not judged.
+
+    `judged` has the columns that `judge_transactions` gives; `here` are those rows of silver.transactions among which theirs must
+    be (of the same times). A row is as it should be when it is in one table only: valid and the first of its id with this content,
+    or valid and a duplicate of an earlier row of silver.transactions and rightly marked, or in quarantine with what it breaks.
+    """
+    content, columns = F.struct(*transactions.CONTENT), [name for name in silver.columns if name not in PLACE]
+    valid = judged.where(is_valid()).select(*PLACE, *columns)
+    firsts = silver.select("transaction_id", F.struct(*ARRIVAL).alias("_first"), content.alias("_first_content"))
+    marked = valid.join(duplicates.drop("_batch").withColumnRenamed("transaction_id", "_marked_id"), on=PLACE, how="inner")
+    marked = marked.join(firsts, on="transaction_id", how="left")
+    points_there = reduce(and_, [F.col(f"first_{name}") == F.col("_first")[f"_{name}"] for name in ("topic", "partition", "offset")])
+    is_marked_rightly = (
+        (F.col("_marked_id") == F.col("transaction_id"))
+        & points_there
+        & (F.col("_first") < F.struct(*ARRIVAL))
+        & (F.col("is_conflicting") == ~content.eqNullSafe(F.col("_first_content")))
+    )
+    in_duplicates = duplicates.select(*PLACE).join(
+        marked.select(*PLACE, F.coalesce(is_marked_rightly, F.lit(False)).alias("_is_marked")), on=PLACE, how="left"
+    )
+    broken = ["key", "value", "broken_rules", "detail"]
+    in_quarantine = quarantine.select(*PLACE, F.struct(*broken).alias("_quarantined"))
+    now = judged.select(
+        *PLACE,
+        F.lit(True).alias("_is_judged"),
+        F.when(is_valid(), F.struct(*columns)).alias("_wanted"),
+        F.when(~is_valid(), F.struct(*broken)).alias("_broken"),
+    )
+    told = now.join(here.select(*PLACE, F.struct(*columns).alias("_present")), on=PLACE, how="full_outer")
+    told = told.join(in_duplicates.select(*PLACE, F.coalesce("_is_marked", F.lit(False)).alias("_is_marked")), on=PLACE, how="left")
+    told = told.join(in_quarantine, on=PLACE, how="left")
+    is_first = F.col("_present").eqNullSafe(F.col("_wanted")) & F.col("_wanted").isNotNull() & F.col("_is_marked").isNull()
+    is_duplicate = F.col("_wanted").isNotNull() & F.col("_present").isNull() & F.coalesce("_is_marked", F.lit(False))
+    is_out = F.col("_broken").isNotNull() & F.col("_present").isNull() & F.col("_is_marked").isNull()
+    is_right = ((is_first | is_duplicate) & F.col("_quarantined").isNull()) | (is_out & F.col("_quarantined").eqNullSafe(F.col("_broken")))
+    return told.where(F.col("_is_judged").isNull() | ~is_right).select(*PLACE)
 
 
 def touched_ids(passed: DataFrame, judged: DataFrame, silver: DataFrame, duplicates: DataFrame) -> DataFrame:
@@ -38,16 +82,20 @@ def marked_rows(passed: DataFrame, judged: DataFrame, silver: DataFrame, typed_d
     return transactions.mark_duplicates(rows.withColumn("broken_rules", F.array()), silver.limit(0))
 
 
-def late_rows(silver: DataFrame, others: DataFrame, since: int, lateness_seconds: int) -> DataFrame:
-    """The rows of silver.transactions, from batch `since` on, that came after the watermark of their batch.
+def newest_by_batch(silver: DataFrame, others: DataFrame) -> DataFrame:
+    """The largest event time among the valid rows of each batch (_batch, newest).
 
-    `others` are the valid rows beside them. A duplicate that is equal to its first may be missing: the first has the same
-    time and came before it.
+    `others` are the valid rows beside those of silver.transactions. A duplicate that is equal to its first may be missing: the
+    first has the same time and came before it.
     """
     times = silver.select("_batch", "event_at").union(others.select("_batch", "event_at"))
+    return times.groupBy("_batch").agg(F.max("event_at").alias("newest"))
+
+
+def late_rows(silver: DataFrame, newest: DataFrame, since: int, lateness_seconds: int) -> DataFrame:
+    """The rows of silver.transactions, from batch `since` on, that came after the watermark of their batch."""
     before = Window.orderBy("_batch").rowsBetween(Window.unboundedPreceding, -1)
     lateness = F.make_dt_interval(secs=F.lit(lateness_seconds))
-    newest = times.groupBy("_batch").agg(F.max("event_at").alias("newest"))
     marks = newest.select("_batch", (F.max("newest").over(before) - lateness).alias("watermark_at"))
     return transactions.rows_behind(silver.where(F.col("_batch") >= since), marks)
 
@@ -56,14 +104,6 @@ def missing_entries(first: DataFrame, index: DataFrame) -> DataFrame:
     """The entries of silver.transaction_ids that these rows of silver.transactions need and do not have."""
     needed = known.entries(first)
     return needed.join(index, on=needed.columns, how="left_anti").withColumn("_is_gone", F.lit(False))
-
-
-def touched_keys(passed: DataFrame, judged: DataFrame, silver: DataFrame, dimension: history.Dimension) -> DataFrame:
-    """The keys, as bronze has them (column `key`), of which the history may have to change.
-
-    A judged row of which silver holds no version has changed nothing yet.
-    """
-    return passed.select("key").union(within(silver, judged).select(F.col(dimension.key).cast("binary"))).distinct()
 
 
 def classified_messages(passed: DataFrame, valid: DataFrame, dimension: history.Dimension) -> DataFrame:

@@ -3,51 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs import control, sinks, tables
+from spark_jobs import control, sinks
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, history, rule_sets
+from spark_jobs.silver import corrections, rule_sets
 from spark_jobs.silver.corrections import Correction
-from spark_jobs.tables import Table
+from spark_jobs.silver.topics import TOPICS, Topic
 
 APPLICATION = "redrive"
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A bronze table, and the silver tables that hold its rows."""
-
-    name: str
-    bronze: Table
-    silver: Table
-    quarantine: Table
-    duplicates: Table | None = None
-    others: tuple[Table, ...] = ()  # that follow from these
-    dimension: history.Dimension | None = None
-
-    @property
-    def valid(self) -> tuple[Table, ...]:
-        """The tables that hold its valid rows."""
-        return (self.silver, self.duplicates) if self.duplicates else (self.silver,)
-
-    @property
-    def written(self) -> tuple[Table, ...]:
-        """All of its tables that a re-drive writes."""
-        return (*self.others, *self.valid, self.quarantine)
-
-
-TOPICS = (
-    Topic(
-        "transactions",
-        tables.BRONZE_TRANSACTIONS,
-        tables.SILVER_TRANSACTIONS,
-        tables.TRANSACTIONS_QUARANTINE,
-        tables.TRANSACTIONS_DUPLICATES,
-        others=(tables.TRANSACTION_IDS, tables.TRANSACTIONS_LATE),
-    ),
-    Topic("customers", tables.BRONZE_CUSTOMERS, tables.SILVER_CUSTOMERS, tables.CUSTOMERS_QUARANTINE, dimension=history.CUSTOMERS),
-    Topic("accounts", tables.BRONZE_ACCOUNTS, tables.SILVER_ACCOUNTS, tables.ACCOUNTS_QUARANTINE, dimension=history.ACCOUNTS),
-)
 
 
 @dataclass(frozen=True)
@@ -87,11 +50,6 @@ def is_halfway(settings: Settings, topic: Topic) -> bool:
     """Whether a re-drive has written some table of a topic, but not its quarantine, which comes last."""
     numbers = _write_numbers(settings, topic)
     return numbers.pop(topic.quarantine.name) < max(numbers.values())
-
-
-def last_write(settings: Settings, topic: Topic) -> int:
-    """The number of the last write of all re-drives to any table of a topic."""
-    return max(_write_numbers(settings, topic).values())
 
 
 def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:

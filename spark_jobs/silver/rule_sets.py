@@ -33,6 +33,11 @@ def register(settings: Settings, topics: Iterable[str]) -> None:
         control.append(settings, RULE_SETS, rows)
 
 
+def versions(topics: Iterable[str]) -> dict[str, str]:
+    """The version of each topic's present rules."""
+    return {topic: read_rules(topic).version for topic in topics}
+
+
 def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
     """The rules of a topic as they were at a version, for judging a batch once more as it was judged."""
     text = _texts(settings).get((topic, version))

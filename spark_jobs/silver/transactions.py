@@ -22,13 +22,23 @@ def judge_transactions(bronze: DataFrame, rules: RuleSet) -> DataFrame:
     event_at is UTC; operation is null when empty. No row is dropped. Fields that the topic does not have are named in the detail
     of a row that breaks a rule; a valid row has no detail, and its unknown fields stay in bronze, under its coordinates.
     """
-    judged = judge(parse_fields(bronze, TEXTS, NUMBERS), rules)
+    return judge_parsed(parse_transactions(bronze), rules)
+
+
+def parse_transactions(bronze: DataFrame) -> DataFrame:
+    """Bronze rows with the fields of the topic beside them, and `_at`: their event time, null where there is none to be read."""
+    return parse_fields(bronze, TEXTS, NUMBERS).withColumn("_at", _typed()["event_at"])
+
+
+def judge_parsed(parsed: DataFrame, rules: RuleSet, *others: str) -> DataFrame:
+    """`judge_transactions` of rows that are parsed already, with some other columns of theirs."""
     broken = {"key": F.col("key"), "value": F.col("value"), "detail": detail(rules, [*TEXTS, *NUMBERS])}
-    return judged.select(
+    return judge(parsed, rules).select(
         *(F.when(is_valid(), column).alias(name) for name, column in _typed().items()),
         *(F.when(~is_valid(), column).alias(name) for name, column in broken.items()),
         "broken_rules",
         *ARRIVAL,
+        *others,
     )
 
 

@@ -1,6 +1,7 @@
-"""`python -m tests.benchmarks [--transactions N] [--only steps|history]`: benchmarks, each with a printed table.
+"""`python -m tests.benchmarks [--transactions N] [--only steps|history|backfill|latency|spike]`: benchmarks, each with a printed table.
 
 steps: how long each step takes over N generated transactions. history: how silver depends on the rows behind it (history.py).
+backfill: how long a backfill takes beside the first ingestion (backfill.py). latency, spike: ingestion from a broker (ingestion.py).
 
 Bronze is filled from the generator without a broker, so that the table speaks of silver, gold, the gates and the release. Each step
 is a process of its own, start included, as Airflow runs it. The home is a temporary folder.
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from include.spark.class_archive import fill_bronze
 from spark_jobs.settings import ROOT, read_settings
-from tests.benchmarks import history
+from tests.benchmarks import backfill, history, ingestion
 
 STEPS = (["silver"], ["gate", "bronze"], ["gate", "silver"], ["gold"], ["gate", "gold"], ["release"])
 
@@ -29,13 +30,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=("steps", "history"))
+    parser.add_argument("--only", choices=("steps", "history", "backfill", "latency", "spike"))
     options = parser.parse_args()
-    if options.only != "history" and (failed := measure_steps(options.transactions)):
+    if options.only in (None, "steps") and (failed := measure_steps(options.transactions)):
         return failed
-    if options.only != "steps":
+    if options.only in (None, "history"):
         with tempfile.TemporaryDirectory() as folder:
             history.measure(Path(folder), HISTORIES, options.transactions, options.repeats)
+    if options.only in (None, "backfill"):
+        backfill.measure(options.transactions)
+    if options.only in (None, "latency"):
+        ingestion.measure_latency(rate=5_000, seconds=120)
+    if options.only in (None, "spike"):
+        ingestion.measure_spike(rate=2_000)
     return 0
 
 

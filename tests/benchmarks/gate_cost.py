@@ -27,7 +27,7 @@ from spark_jobs.topics import ensure_topics
 
 SMALL_BATCH = 500
 MOST_SHARE, MOST_SECONDS = 0.15, 10.0
-_SET_CHILD_SUBREAPER = 36  # prctl(2): a JVM that outlives its driver becomes our child, so that its time is counted
+SET_CHILD_SUBREAPER = 36  # prctl(2): a JVM that outlives its driver becomes our child, so that its time is counted
 _TOOK = {
     "measuring": re.compile(r"measuring \d+ tables took ([0-9.]+) s"),
     "judging": re.compile(r"Great Expectations took ([0-9.]+) s"),
@@ -58,7 +58,7 @@ def main() -> int:
                 kafka.wait(home, started)
             bootstrap = str(kafka.own_bootstrap(home))
             ensure_topics(bootstrap)
-            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+            ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
             large = measure(home, bootstrap, count, seed=0)
             small = measure(home, bootstrap, SMALL_BATCH, seed=1)
         finally:

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.dags.fake_spark import FakeSparkSubmit
+
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-DAGS = Path(__file__).resolve().parents[2] / "dags"
+ROOT = Path(__file__).resolve().parents[2]
+DAGS = ROOT / "dags"
 
 
 def _import_airflow() -> None:
     """Import Airflow with a fresh home. It reads the variable while it is imported, so no other test sees it."""
     home = Path(tempfile.mkdtemp(prefix="airflow-home-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    (home / "airflow.cfg").write_text(f"[core]\nload_examples = False\n[database]\nsql_alchemy_conn = sqlite:///{home}/airflow.db\n")
+    core = f"[core]\nload_examples = False\nplugins_folder = {ROOT}/include/plugins\n"
+    (home / "airflow.cfg").write_text(f"{core}[database]\nsql_alchemy_conn = sqlite:///{home}/airflow.db\n")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("AIRFLOW_HOME", str(home))
         importlib.import_module("airflow.configuration")
@@ -35,3 +39,9 @@ def dag_bag() -> "DagBag":
     from airflow.dag_processing.dagbag import DagBag
 
     return DagBag(dag_folder=DAGS)
+
+
+@pytest.fixture
+def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSparkSubmit:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}')
+    return FakeSparkSubmit(tmp_path)

@@ -8,6 +8,7 @@ from airflow.sdk import Context
 class TaskInstance:
     """What tasks ask of the task instance in their context: XComs, by task (None: its own) and key, and the page of its log."""
 
+    map_index = -1
     id = "01a1ff1f-3ff3-7d0c-809d-d17a3fb1b3ce"
     log_url = "http://127.0.0.1:8080/dags/medallion/runs/manual__1/tasks/silver_gate?try_number=1"
 

@@ -14,10 +14,18 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from include.orchestration.gates import QualityGate
-from spark_jobs.tables import LAYERS
+from spark_jobs.tables import GOLD, LAYERS, SILVER
 
 ROOT = Path(__file__).resolve().parents[2]
-EXPECTED = {"bronze_ingestion", "medallion", "quality_decision", "release_watch"}  # a new DAG is listed here, and in include/docs/dags.md
+EXPECTED = {
+    "backfill_days",
+    "bronze_control",
+    "bronze_ingestion",
+    "maintenance",
+    "medallion",
+    "quality_decision",
+    "release_watch",
+}  # a new DAG is listed here, and in include/docs/dags.md
 
 
 def every_dag(dag_bag: DagBag) -> list[DAG]:
@@ -55,6 +63,12 @@ def test_one_run_at_a_time_and_no_catching_up(dag_bag: DagBag) -> None:
         assert not dag.catchup
 
 
+def test_airflow_offers_a_backfill_where_days_mean_something_only(dag_bag: DagBag) -> None:
+    dags = [DagSerialization.from_dict(DagSerialization.to_dict(dag)) for dag in every_dag(dag_bag)]
+    offered = {dag.dag_id for dag in dags if dag.timetable.periodic and (not dag.allowed_run_types or "backfill" in dag.allowed_run_types)}
+    assert offered == {"backfill_days"}
+
+
 def test_every_dag_survives_serialization(dag_bag: DagBag) -> None:
     for dag in every_dag(dag_bag):
         serialized = DagSerialization.to_dict(dag)
@@ -76,13 +90,13 @@ def test_gates_come_before_what_they_guard(dag_bag: DagBag) -> None:
 
 def test_nothing_runs_unless_everything_before_it_succeeded(dag_bag: DagBag) -> None:
     others = [task for dag in every_dag(dag_bag) for task in dag.tasks if task.trigger_rule != TriggerRule.ALL_SUCCESS]
-    assert [task.task_id for task in others] == ["ask_for_decision"]
-    assert others[0].downstream_task_ids == set()  # it moves no rows, and nothing comes after it
+    assert sorted((task.dag_id, task.task_id) for task in others) == [(name, "ask_for_decision") for name in ("backfill_days", "medallion")]
+    assert all(task.downstream_task_ids == set() for task in others)  # it moves no rows, and nothing comes after it
 
 
-def test_decisions_can_be_made_and_releases_are_watched_without_a_switch(dag_bag: DagBag) -> None:
+def test_what_runs_on_request_and_the_watch_need_no_switch(dag_bag: DagBag) -> None:
     on = {dag.dag_id for dag in every_dag(dag_bag) if dag.is_paused_upon_creation is False}
-    assert on == {"quality_decision", "release_watch"}
+    assert on == {"backfill_days", "bronze_control", "maintenance", "quality_decision", "release_watch"}
 
 
 def test_an_alert_hangs_on_what_people_must_hear_about(tmp_path: Path) -> None:
@@ -98,7 +112,8 @@ print(json.dumps({f"{task.dag_id}.{task.task_id}": len(task.on_failure_callback)
         [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True
     )
     gates = [f"medallion.{layer}_gate" for layer in LAYERS]
-    assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(["bronze_ingestion.ingest", *gates, "release_watch.check_release"], 2)
+    told = ["backfill_days.rebuild", "bronze_ingestion.ingest", *gates, "release_watch.check_release"]
+    assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(told, 2)
 
 
 def test_nothing_configured_alerts_nobody(dag_bag: DagBag) -> None:
@@ -107,7 +122,8 @@ def test_nothing_configured_alerts_nobody(dag_bag: DagBag) -> None:
 
 def test_every_table_belongs_to_the_gate_of_its_layer_and_to_no_other_task(dag_bag: DagBag) -> None:
     owners = [(asset.name, task.task_id) for dag in every_dag(dag_bag) for task in dag.tasks for asset in task.outlets]
-    assert sorted(owners) == sorted((table.name, f"{layer}_gate") for layer, tables in LAYERS.items() for table in tables)
+    rebuilt = [(table.name, "released") for table in (*SILVER, *GOLD)]  # of backfill_days, whose job has judged them
+    assert sorted(owners) == sorted([*((table.name, f"{layer}_gate") for layer, tables in LAYERS.items() for table in tables), *rebuilt])
 
 
 @pytest.mark.parametrize("value", [None, "earliest", "latest", "committed", "2024-05-01T00:00:00Z", "2024-05-01T00:00:00.5+02:00"])

@@ -4,18 +4,17 @@ import os
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from include.orchestration.jobs import Job, job, job_environment, job_error, spark_job
+from include.orchestration.commands import job_environment
+from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.progress import has_new_batches
-from spark_jobs.session import submit_conf
+from spark_jobs.session import s3_conf, submit_conf
 from spark_jobs.settings import ROOT, read_settings
+from tests.dags.fake_spark import FakeSparkSubmit
 
 CONTEXT = Context(run_id="scheduled__2024-05-01T00:00:00+00:00")
 
@@ -39,55 +38,15 @@ def test_spark_job_builds_arguments_settings_and_environment() -> None:
     assert (Path(task.env_vars["SPARK_HOME"]) / "bin" / "spark-class").exists()
 
 
+def test_an_export_and_no_other_job_gets_the_jars_for_s3() -> None:
+    assert spark_job("export", "--to", "s3a://bucket").conf == submit_conf(read_settings()) | s3_conf()
+    assert "/.jars/s3/hadoop-aws-" in s3_conf()["spark.jars"]
+
+
 def test_no_secret_travels_in_arguments_settings_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_POSTGRES_URL", "postgresql://ledger:canary-4711@127.0.0.1:5432/ledger")
     task = spark_job("silver")
     assert "canary" not in repr((task.application_args, task.conf, task.env_vars))
-
-
-@pytest.mark.parametrize(
-    ("value", "tries", "expected"),
-    [
-        (None, 1, ["bronze"]),
-        ("latest", 1, ["bronze", "--starting-offsets=latest"]),
-        ("latest", 2, ["bronze"]),  # a restart goes on where the checkpoint stands: latest again would skip rows
-        ("{{ 7 * 7 }}", 1, ["bronze", "--starting-offsets={{ 7 * 7 }}"]),  # a value is never a template
-    ],
-)
-def test_starting_offsets_count_for_the_first_try_only(
-    dag_bag: DagBag, spark_submit: "FakeSparkSubmit", value: str | None, tries: int, expected: list[str]
-) -> None:
-    ingest: Any = dag_bag.dags["bronze_ingestion"].get_task("ingest")
-    context = {"params": {"starting_offsets": value}, "ti": SimpleNamespace(try_number=tries)}
-    task = spark_submit.prepare(spark_job("bronze"), "exit 0")
-    task.application_args = ingest.render_template(ingest.application_args, context)
-    task.execute(CONTEXT)
-    assert spark_submit.arguments()[-len(expected) :] == expected
-    assert spark_submit.arguments()[-len(expected) - 1] == task.application
-
-
-class FakeSparkSubmit:
-    """A Spark home whose launcher writes down its arguments in place of starting a JVM."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-
-    def prepare(self, task: Any, ending: str) -> Any:
-        launcher = self.home / "bin" / "spark-class"
-        launcher.parent.mkdir()
-        launcher.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{self.home}/arguments"\n{ending}\n')
-        launcher.chmod(0o755)
-        task.env_vars["SPARK_HOME"] = str(self.home)
-        return task
-
-    def arguments(self) -> list[str]:
-        return (self.home / "arguments").read_text().splitlines()
-
-
-@pytest.fixture
-def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSparkSubmit:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}')
-    return FakeSparkSubmit(tmp_path)
 
 
 def test_a_spark_job_that_fails_is_told_by_its_last_line(spark_submit: FakeSparkSubmit) -> None:

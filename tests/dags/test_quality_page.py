@@ -54,7 +54,7 @@ def test_no_route_answers_without_a_login(home: Settings, anyone: TestClient) ->
 
 
 def test_airflow_finds_the_plugin_and_imports_nothing_of_ours_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow.settings.PLUGINS_FOLDER", str(ROOT / "include/quality_page/plugins"))
+    monkeypatch.setattr("airflow.settings.PLUGINS_FOLDER", str(ROOT / "include/plugins"))
     plugins, errors = plugins_manager._get_plugins.__wrapped__()
     assert errors == {}
     (plugin,) = [each for each in plugins if each.name == "quality"]
@@ -63,7 +63,7 @@ def test_airflow_finds_the_plugin_and_imports_nothing_of_ours_for_it(monkeypatch
         ("nav", "quality/"),
         ("dag_run", "quality/run"),
     ]
-    text = (ROOT / "include/quality_page/plugins/quality.py").read_text()
+    text = (ROOT / "include/plugins/quality.py").read_text()
     assert "\nfrom include" not in text
     assert "\nimport include" not in text
 

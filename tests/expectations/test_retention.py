@@ -140,6 +140,7 @@ def test_files_and_commits_stay_longer_than_a_release_is_offered(days: str, file
     expected = {
         "delta.deletedFileRetentionDuration": f"interval {files} days",
         "delta.logRetentionDuration": f"interval {commits} days",
+        "delta.enableExpiredLogCleanup": "false",
     }
     assert configuration(settings, "bronze/transactions") == expected
     assert configuration(settings, "silver/transactions") == expected | {"delta.enableChangeDataFeed": "true"}
@@ -166,6 +167,7 @@ def test_a_changed_setting_reaches_the_tables_once(tmp_path: Path) -> None:
     assert configuration(settings, "silver/transactions") == {
         "delta.deletedFileRetentionDuration": "interval 41 days",
         "delta.logRetentionDuration": "interval 41 days",
+        "delta.enableExpiredLogCleanup": "false",
         "delta.enableChangeDataFeed": "true",
     }
 

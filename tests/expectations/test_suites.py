@@ -15,7 +15,7 @@ from spark_jobs.tables import LAYERS
 from spark_jobs.written import Written, open_query
 from tests.expectations.cases import CASES
 from tests.expectations.changes import Case
-from tests.expectations.warehouse import LOADED, good_rows, settings_of, table_named, write
+from tests.expectations.warehouse import LOADED, at, bronze, good_rows, settings_of, table_named, write
 
 pytestmark = pytest.mark.xdist_group("expectations")
 
@@ -42,6 +42,22 @@ def test_a_suite_measures_good_rows_of_the_declared_schema(table: str, good_home
     profile = profile_of(good_home, table)
     assert profile.errors == {}
     assert profile.values.keys() == {measure.name for measure in read_suite(table).measures}
+
+
+def test_a_batch_that_fills_a_hole_skips_nothing(tmp_path: Path) -> None:
+    """As a replay brings one: what lies between its records came before."""
+    settings = settings_of(tmp_path)
+    write(settings, {"bronze.transactions": [bronze(at(0, offset, 1), b"T", b"{}") for offset in (0, 2, 3, 7)]})
+    write(settings, {"bronze.transactions": [bronze(at(0, offset, 2), b"T", b"{}") for offset in (1, 4)]})
+    suite = read_suite("bronze.transactions").about({"skipped_offsets"})
+    written = Written(table_named("bronze.transactions"), 2, 2, 2)
+    assert measure_table(suite, open_query(settings, written, {}, LOADED)).values == {"skipped_offsets": 0}
+    write(settings, {"bronze.transactions": [bronze(at(0, 8, 3), b"T", b"{}"), bronze(at(0, 5, 3), b"T", b"{}")]})
+    written = Written(table_named("bronze.transactions"), 3, 2, 3)
+    query = open_query(settings, written, {}, LOADED)
+    assert measure_table(suite, query).values == {"skipped_offsets": 1}
+    (first,) = (measure.first for measure in suite.measures)
+    assert [*query(first or "").to_pylist()[0].values()] == ["transactions/0 between 5 and 7"]
 
 
 @pytest.mark.parametrize("table", NAMES)

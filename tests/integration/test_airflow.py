@@ -15,7 +15,8 @@ from include.producer import Disturbances, generated_sources, plan_messages, pub
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
-from include.stack.processes import find_all
+from spark_jobs.bronze import control, heartbeat
+from spark_jobs.bronze.heartbeat import Heartbeat
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings
 from tests.integration import personal
@@ -23,7 +24,7 @@ from tests.integration.ledger import await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
-DAGS = ("bronze_ingestion", "medallion")
+DAGS = ("bronze_ingestion", "bronze_control", "medallion")
 GATES = ("bronze_gate", "silver_gate", "gold_gate")
 Call = Callable[..., dict[str, Any]]
 
@@ -40,7 +41,7 @@ def call(stack_home: Path) -> Iterator[Call]:
 
         yield answer
         for dag in DAGS:
-            answer("PATCH", f"/dags/{dag}", {"is_paused": True})
+            answer("PATCH", f"/dags/{dag}", {"is_paused": dag != "bronze_control"})
 
 
 def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: AirflowApi, call: Call) -> None:
@@ -63,18 +64,33 @@ def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: Airflow
         told = call("GET", f"/dags/medallion/dagRuns/{run}/taskInstances/{gate}/xcomEntries/return_value?deserialize=true")["value"]
         assert told["verdict"] == "passed"
         assert Path(url2pathname(urlsplit(told["report"]).path)).is_file()
-    bronze_is_stopped_as_its_page_says(settings, api, call)
+    bronze_outlives_its_run_and_stops_when_asked(settings, api, call)
 
 
-def bronze_is_stopped_as_its_page_says(settings: Settings, api: AirflowApi, call: Call) -> None:
-    """Pause the DAG, mark its run as failed: the application is gone."""
+def bronze_outlives_its_run_and_stops_when_asked(settings: Settings, api: AirflowApi, call: Call) -> None:
+    """Marked as failed, the next run finds the same application; `bronze_control` ends it gracefully, and starts it again."""
     (run,) = api.runs("bronze_ingestion", "running")
-    assert drivers(settings.home)
-    call("PATCH", "/dags/bronze_ingestion", {"is_paused": True})
+    assert api.task_states("bronze_ingestion", run) == {"ingest": "deferred"}
+    application = beat(settings).facts["process"]
     call("PATCH", f"/dags/bronze_ingestion/dagRuns/{run}", {"state": "failed"})
-    await_that(lambda: not drivers(settings.home), 60)
+    await_that(
+        lambda: any(api.task_states("bronze_ingestion", new) == {"ingest": "deferred"} for new in api.runs("bronze_ingestion", "running"))
+    )
+    assert (beat(settings).is_alive(), beat(settings).facts["process"]) == (True, application)
+
+    stopped = api.trigger("bronze_control", {"action": "stop", "why": "new disks"})
+    assert api.wait_for_run("bronze_control", stopped, 120, Clock()) == "success"
+    assert (beat(settings).is_alive(), beat(settings).facts["exit_code"]) == (False, 0)
+    assert control.read_wanted(settings).told().startswith("admin at ")
+    restarted = api.trigger("bronze_control", {"action": "restart"})
+    assert api.wait_for_run("bronze_control", restarted, 120, Clock()) == "success"
+    assert beat(settings).is_alive()
+    stopped = api.trigger("bronze_control", {"action": "stop"})
+    assert api.wait_for_run("bronze_control", stopped, 120, Clock()) == "success"
 
 
-def drivers(home: Path) -> list[int]:
-    """The processes of jobs that Airflow started."""
-    return [process.pid for process in find_all(home, ["airflow-scheduler"]) if "spark_jobs/run.py" in " ".join(process.cmdline())]
+def beat(settings: Settings) -> Heartbeat:
+    """The last heartbeat of the application."""
+    found = heartbeat.read_one(settings, "bronze")
+    assert found
+    return found

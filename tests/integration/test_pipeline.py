@@ -56,9 +56,14 @@ def test_a_second_run_changes_nothing(first_wave: Wave) -> None:
 
 
 def test_a_second_wave_is_added_and_amends_what_it_touches(first_wave: Wave, second_wave: list[Message]) -> None:
+    """Though silver and gold are killed in the middle of it. (At every other point: tests/spark, and the long tests of test_restart.py.)"""
     ledger = first_wave.ledger
     with watching(ledger.settings) as seen:
-        ledger.run("bronze --available-now", *ALL_STEPS)
+        ledger.run("bronze --available-now")
+        ledger.kill_at("after silver.transactions", "silver")
+        ledger.run("silver", "gate bronze", "gate silver")
+        ledger.kill_at("after gold.daily_totals", "gold")
+        ledger.run("gold", "gate gold", "release")
     seen.assert_one_moment_each(1, 2)
     assert_bronze_is(ledger, [*first_wave.sent, *second_wave])
     split = assert_silver_follows(ledger)

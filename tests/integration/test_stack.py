@@ -82,28 +82,6 @@ def test_postgres_wants_its_password(home: Path) -> None:
     connection.close()
 
 
-READ_ACCOUNTS = """
-from pathlib import Path
-from urllib.parse import urlsplit
-from spark_jobs.session import start_session
-from spark_jobs.settings import read_settings
-settings = read_settings()
-url = urlsplit(settings.postgres_url)
-password = (settings.home / "stack/postgres.password").read_text()
-accounts = start_session(settings, "test").read.jdbc(
-    f"jdbc:postgresql://{url.hostname}:{url.port}{url.path}", "accounts", properties={"user": url.username, "password": password}
-)
-print(accounts.count(), accounts.columns)
-"""
-
-
-def test_spark_reads_the_accounts_by_jdbc(home: Path) -> None:
-    read = subprocess.run(
-        [sys.executable, "-c", READ_ACCOUNTS], cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False
-    )
-    assert read.stdout == "0 ['account_id', 'district_id', 'frequency', 'creation_date', 'updated_at']\n", read.stderr
-
-
 def test_airflow_answers_its_one_user(home: Path) -> None:
     told = status(home)
     api = AirflowApi(told["AIRFLOW_URL"], told["AIRFLOW_USER"], Path(told["AIRFLOW_PASSWORD_FILE"]).read_text())

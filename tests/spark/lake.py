@@ -1,6 +1,7 @@
 """A warehouse for tests of the silver job: bronze batches as ingestion commits them, and what silver holds afterwards."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ from spark_jobs.settings import Settings
 from spark_jobs.silver import job, rule_sets
 from spark_jobs.tables import Table
 from tests.frames import at
+from tests.gold_model import Found
 from tests.spark.rows import LOADED, Record
 
 BRONZE = {table.name.removeprefix("bronze."): table for table in tables.BRONZE}
@@ -20,15 +22,16 @@ LOADED_AT = at(LOADED)
 Rows = list[dict[str, Any]]
 
 
-def arrive(settings: Settings, topic: str, batch: int, records: Iterable[Record]) -> None:
-    """One more bronze batch of a topic: its records go to the partitions 0 and 1 by turns."""
+def arrive(settings: Settings, topic: str, batch: int, records: Iterable[Record], label: str | None = None) -> None:
+    """One more bronze batch of a topic (`label` is its `_topic`): its records go to the partitions 0 and 1 by turns."""
     table = BRONZE[topic]
     tables.ensure_tables(settings, tables.BRONZE)
-    held = rows_of(settings, table)
+    label = label or topic
+    held = [row for row in rows_of(settings, table) if row["_topic"] == label]
     ends = [sum(row["_partition"] == partition for row in held) for partition in (0, 1)]
     times = {"_timestamp": LOADED_AT, "_ingested_at": LOADED_AT, "_ingested_on": LOADED_AT.date()}
     rows = [
-        {"key": key, "value": value, "_topic": topic, "_partition": n % 2, "_offset": ends[n % 2] + n // 2, "_batch": batch, **times}
+        {"key": key, "value": value, "_topic": label, "_partition": n % 2, "_offset": ends[n % 2] + n // 2, "_batch": batch, **times}
         for n, (key, value) in enumerate(records)
     ]
     properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"batch": batch})})
@@ -63,3 +66,17 @@ def silver_of(settings: Settings) -> dict[str, list[str]]:
 
 def version(settings: Settings, table: Table) -> int:
     return DeltaTable(str(table.path(settings))).version()
+
+
+def gold_of(settings: Settings) -> dict[str, Found]:
+    """The rows of gold's tables, each with how often it is there, by table."""
+    return {table.name: Counter(tuple(row[name] for name in table.columns) for row in rows_of(settings, table)) for table in tables.GOLD}
+
+
+def assert_equal(actual: dict[str, Found], expected: dict[str, Found]) -> None:
+    """Both have the same rows as often in each table; none of the expected tables is empty."""
+    assert actual.keys() == expected.keys()
+    for name, rows in expected.items():
+        assert rows, name
+        different = {"missing": (rows - actual[name]).most_common(3), "extra": (actual[name] - rows).most_common(3)}
+        assert different == {"missing": [], "extra": []}, name

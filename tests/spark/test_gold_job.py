@@ -2,12 +2,10 @@
 
 import random
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +18,8 @@ from spark_jobs.gold import amend, job
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import Table
 from tests.frames import at, frame
-from tests.gold_model import Found, Row, model
+from tests.gold_model import Row, model
+from tests.spark.lake import assert_equal, gold_of
 
 pytestmark = pytest.mark.spark
 
@@ -122,21 +121,6 @@ class Silver:
         sinks.merge_rows(changed, self.settings, table, application="test", upto=self._commits, on=on, deletes_where="s._is_gone")
 
 
-def found(settings: Settings) -> dict[str, Found]:
-    def rows(table: Table) -> list[dict[str, Any]]:
-        return list(control.query(DeltaTable(str(table.path(settings))), "select * from t").to_pylist())
-
-    return {table.name: Counter(tuple(row[name] for name in table.columns) for row in rows(table)) for table in tables.GOLD}
-
-
-def assert_equal(actual: dict[str, Found], expected: dict[str, Found]) -> None:
-    assert actual.keys() == expected.keys()
-    for name, rows in expected.items():
-        assert rows, name
-        different = {"missing": (rows - actual[name]).most_common(3), "extra": (actual[name] - rows).most_common(3)}
-        assert different == {"missing": [], "extra": []}, name
-
-
 def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three runs: some rows; new and changed ones, killed between two tables; the same again, when silver has moved on.
 
@@ -151,7 +135,7 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
     silver = Silver(spark, settings, chance, rows)
 
     def check(accounts: list[Row], customers: list[Row]) -> None:
-        assert_equal(found(settings), model(list(silver.rows.values()), accounts, customers, Decimal(50000)))
+        assert_equal(gold_of(settings), model(list(silver.rows.values()), accounts, customers, Decimal(50000)))
 
     silver.append(chance.randrange(100, 150))
     silver.put(tables.SILVER_ACCOUNTS, before)
@@ -184,13 +168,11 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
     control.append(
         settings, tables.BATCHES, [{"job": "silver", "table": "silver.transactions", "first_batch": 9, "last_batch": 9, "output": 0}]
     )
-    job.run(spark, settings, "run-bad")
-    assert {control.last_batch(settings, "gold", table.name) for table in tables.GOLD} == {9}
-
     removed = chance.choice(tables.GOLD)  # as one is that a new release of the pipeline brings
     shutil.rmtree(removed.path(settings))
     tables.ensure_tables(settings, [removed])
-    job.run(spark, settings, "run-6")
+    job.run(spark, settings, "run-bad")
+    assert {control.last_batch(settings, "gold", table.name) for table in tables.GOLD} == {9}
     check(after, customers)
 
 
@@ -204,7 +186,7 @@ def killed_at(point: str) -> Callable[[str], None]:
     return stop
 
 
-def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(interpreted: SparkSession, tmp_path: Path) -> None:
+def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(spark: SparkSession, tmp_path: Path) -> None:
     """By other transaction identifiers and checkpoints. What happened to accounts before it is not taken again."""
     chance = random.Random(1)
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
@@ -212,39 +194,27 @@ def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(interpreted
     tables.ensure_tables(settings, (tables.SILVER_TRANSACTIONS, dimension, table))
     rows = silver_rows(chance)
     before, after = histories(chance, rows)
-    silver = Silver(interpreted, settings, chance, rows)
+    silver = Silver(spark, settings, chance, rows)
     silver.append(100)
     silver.put(dimension, before)
     control.append(settings, tables.DECISIONS, [{"choice": "roll back", "generation": 2}])
     for application in ("gold/2", f"gold/2 {dimension.name}"):
-        sinks.merge_rows(frame(interpreted, table.ddl, []), settings, table, application=application, upto=1, on=table.keys)
+        sinks.merge_rows(frame(spark, table.ddl, []), settings, table, application=application, upto=1, on=table.keys)
 
-    job.follow_dimension(interpreted, settings, dimension, table, amend.minutes_of)
+    job.follow_dimension(spark, settings, dimension, table, amend.minutes_of)
     assert not settings.checkpoints.exists()
     silver.put(dimension, [version for version in after if version["account_id"] in ACCOUNTS[:2]])
-    job.follow_dimension(interpreted, settings, dimension, table, amend.minutes_of)
+    job.follow_dimension(spark, settings, dimension, table, amend.minutes_of)
     assert sinks.applied(settings, table, f"gold/2 {dimension.name}") == 2
     present = control.query(DeltaTable(str(table.path(settings))), "select sum(transactions) as n from t")["n"][0].as_py()
     assert 0 < present < 100  # minutes of two accounts only
 
 
-@pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session without generated code: it would cost these few rows a third of the time."""
-    conf = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    before = {name: str(spark.conf.get(name)) for name in conf}
-    for name, value in conf.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
-def test_gold_follows_rows_that_come_change_and_go(interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow(interpreted, tmp_path, 102, monkeypatch)  # killed after the first table
+def test_gold_follows_rows_that_come_change_and_go(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(spark, tmp_path, 102, monkeypatch)  # killed after the first table
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
-def test_gold_follows_whatever_happens(interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    follow(interpreted, tmp_path, seed, monkeypatch)
+def test_gold_follows_whatever_happens(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    follow(spark, tmp_path, seed, monkeypatch)

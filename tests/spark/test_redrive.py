@@ -16,7 +16,7 @@ from expectations import row_rules
 from spark_jobs import sinks, tables
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import redrive, redrive_plan
+from spark_jobs.silver import outcomes, redrive, redrive_plan
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark import redrive_cases as cases
@@ -153,7 +153,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             if name == point:
                 raise Killed(name)
 
-        for module in (sinks, redrive):
+        for module in (sinks, outcomes):
             monkeypatch.setattr(module, "kill_point", stop)
 
     return at

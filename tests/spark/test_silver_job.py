@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from expectations.row_rules import Rule, read_rules
-from spark_jobs import control, faults, run, sinks, tables, written
+from spark_jobs import control, faults, maintenance, run, sinks, tables, written
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.silver import job, known
@@ -100,32 +101,71 @@ class KilledError(Exception):
     """In place of the end of the process."""
 
 
-def test_killed_between_every_two_writes(
-    spark: SparkSession, first_done: Settings, all_done: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each run dies at the first point at which none died before, until none is left."""
-    home, killed = copied(first_done, tmp_path / "home"), list[str]()
+Die = Callable[[Callable[[str], bool]], list[str]]
 
-    def kill_point(name: str) -> None:
-        if name not in killed:
-            killed.append(name)
-            raise KilledError(name)
 
-    original = faults.kill_point
-    for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
-        if getattr(module, "kill_point", None) is original:
-            monkeypatch.setattr(module, "kill_point", kill_point)
-    while written.unread_bronze(home):
-        before = len(killed)
-        try:
-            run_silver(spark, home)
-        except LedgerError as error:
-            if "KilledError" not in str(error):
-                raise
-        assert len(killed) > before
-    writes = [table.name for table in (*tables.SILVER, *tables.SILVER_INDEXES) if "accounts" not in table.name]
-    writes += ["batches of silver.transactions", "batches of silver.customers"]
-    assert sorted(killed) == sorted(f"{when} {what}" for what in writes for when in ("before", "after"))
+@pytest.fixture
+def die(spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch) -> Die:
+    """A function that runs silver until nothing is unread; each run dies at the first chosen point at which none died before."""
+
+    def until_done(is_chosen: Callable[[str], bool]) -> list[str]:
+        killed: list[str] = []
+
+        def kill_point(name: str) -> None:
+            if is_chosen(name) and name not in killed:
+                killed.append(name)
+                raise KilledError(name)
+
+        original = faults.kill_point
+        for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
+            if getattr(module, "kill_point", None) is original:
+                monkeypatch.setattr(module, "kill_point", kill_point)
+        while written.unread_bronze(home):
+            before = len(killed)
+            try:
+                run_silver(spark, home)
+            except LedgerError as error:
+                if "KilledError" not in str(error):
+                    raise
+            assert len(killed) > before
+        return sorted(killed)
+
+    return until_done
+
+
+@pytest.fixture
+def home(first_done: Settings, tmp_path: Path) -> Settings:
+    """A copy of the first batch's tables."""
+    return copied(first_done, tmp_path / "home")
+
+
+WRITES = [
+    *(table.name for table in (*tables.SILVER, *tables.SILVER_INDEXES) if "accounts" not in table.name),
+    *(f"batches of silver.{topic}" for topic in ("transactions", "customers")),
+]
+
+
+def test_killed_between_every_two_writes(die: Die, home: Settings, all_done: Settings) -> None:
+    """After each of them: until the next one begins, nothing on disk changes."""
+    assert die(lambda point: point.startswith("after ")) == sorted(f"after {what}" for what in WRITES)
+    assert silver_of(home) == silver_of(all_done)
+
+
+def test_upkeep_between_two_runs_changes_nothing(spark: SparkSession, home: Settings, all_done: Settings) -> None:
+    """Bronze's batches are joined into files that hold some which silver has taken and some which it has not."""
+    tended = (*tables.BRONZE, *tables.SILVER_OWNED)
+    reports = maintenance.run(home, tended, lambda: spark, who="test", wait_seconds=0)
+    assert {report.table: report.files for report in reports if report.joined} == {
+        "bronze.transactions": (3, 1),
+        "bronze.customers": (3, 1),
+    }
+    run_silver(spark, home)
+    assert silver_of(home) == silver_of(all_done)
+
+
+@pytest.mark.soak
+def test_killed_at_every_point(die: Die, home: Settings, all_done: Settings) -> None:
+    assert die(lambda _: True) == sorted(f"{when} {what}" for what in WRITES for when in ("before", "after"))
     assert silver_of(home) == silver_of(all_done)
 
 

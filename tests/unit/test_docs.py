@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 
 from include.check_files import project_files
 from include.docs import generate
-from include.orchestration.jobs import MEANINGS
+from include.orchestration.commands import MEANINGS
 from spark_jobs import control, errors, tables
 from spark_jobs.run import parse_arguments
 from spark_jobs.settings import ROOT, Settings, read_settings

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from include.producer import generated_sources, plan_messages
-from include.producer.records import ACCOUNTS, CUSTOMERS, TOPICS, TRANSACTIONS
+from include.producer.records import TOPICS
 from spark_jobs.errors import SettingsError
+from spark_jobs.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
 
 
 def rows(transactions: int, topic: str, seed: int = 0) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def test_jobs_run_with_this_checkout_and_its_interpreter(wanted: dict[str, str])
     assert wanted["PYSPARK_PYTHON"] == wanted["PYSPARK_DRIVER_PYTHON"] == f"{ROOT}/.venv/bin/python"
     assert not {"SPARK_HOME", "LEDGER_STACK"} & set(wanted)
     assert wanted["AIRFLOW__CORE__DAGS_FOLDER"] == f"{ROOT}/dags"
-    assert wanted["AIRFLOW__CORE__PLUGINS_FOLDER"] == f"{ROOT}/include/quality_page/plugins"
+    assert wanted["AIRFLOW__CORE__PLUGINS_FOLDER"] == f"{ROOT}/include/plugins"
     assert json.loads(wanted["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == wanted["LEDGER_SPARK_MASTER"]
 
 

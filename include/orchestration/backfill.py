@@ -1,0 +1,237 @@
+"""The tasks of `backfill_days`: which days a run rebuilds, and the Spark job that does it.
+
+What a person typed is parsed here and again by the job. It reaches the job as arguments of their own, never through a template or a shell.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from airflow.providers.standard.utils.skipmixin import SkipMixin
+from airflow.sdk import BaseOperator, Context, Param
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from include.orchestration.defaults import BACKFILL_DAG
+from include.orchestration.grants import DAY, Run, grant_rows, leader_of, newest_grants, plan_group
+from include.orchestration.jobs import SparkJob
+from spark_jobs.errors import SettingsError
+from spark_jobs.settings import read_settings
+from spark_jobs.tables import REBUILT
+from spark_jobs.times import midnight, parse_time, to_text
+
+log = logging.getLogger(__name__)
+
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # the rule event_time_plausible: silver has nothing older
+LONGEST = timedelta(days=3660)
+FAILURE = "failure"  # the XCom of a rebuild that failed: its line
+POLL_SECONDS = 10.0
+LONGEST_WAIT = timedelta(hours=6)  # then the task is tried again, which finds out anew whom it waits for
+
+# A date, or a time with or without a zone. The look-ahead is the end of the text; `$` would let a line end follow.
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?(?![\s\S])"
+
+
+def moment_param(title: str, description: str) -> Param:
+    """A param that is a date or a time, and empty unless a run is started by hand."""
+    return Param(None, type=["null", "string"], format="date-time", pattern=MOMENT, maxLength=40, title=title, description=description)
+
+
+def tables_param() -> Param:
+    """A param that is a choice of the tables that can be rebuilt; none chosen means all."""
+    return Param(
+        [],
+        type=["null", "array"],
+        items={"type": "string", "enum": list(REBUILT)},
+        examples=list(REBUILT),
+        uniqueItems=True,
+        title="Tables",
+        description="Rebuild only these; none chosen: all. Gold follows what changes in silver in any case.",
+    )
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a rebuild takes: event times in [start, end), some tables (none: all), and whether it only tells what it would do."""
+
+    start: datetime
+    end: datetime
+    tables: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def arguments(self) -> list[str]:
+        """The command line of the job `backfill`."""
+        chosen = ["--tables", *self.tables] if self.tables else []
+        return [
+            "backfill",
+            f"--start={to_text(self.start)}",
+            f"--end={to_text(self.end)}",
+            *chosen,
+            "--dry-run" if self.dry_run else "--publish",
+        ]
+
+    def to_xcom(self) -> dict[str, Any]:
+        """As XCom keeps it."""
+        return {"start": to_text(self.start), "end": to_text(self.end), "tables": list(self.tables), "dry_run": self.dry_run}
+
+    def __str__(self) -> str:
+        return f"{to_text(self.start)} to {to_text(self.end)} of {', '.join(self.tables) or 'all tables'}"
+
+
+def read_range(params: Mapping[str, Any]) -> Range:
+    """The range that a run by hand, or an XCom of `find_days`, asks for.
+
+    Raises AirflowFailException, in one line, when it cannot be used; Airflow's form lets nothing else through than this does.
+    """
+    if not params.get("start") or not params.get("end"):
+        raise AirflowFailException(
+            "found no start and end, expected both: trigger again and fill them in, or use the Backfill form, which asks for whole days"
+        )
+    start, end = _moment("start", params["start"]), _moment("end", params["end"])
+    if start >= end:
+        raise AirflowFailException(f"found start {to_text(start)} and end {to_text(end)}, expected a start before the end")
+    if start < EARLIEST:
+        raise AirflowFailException(f"found start {to_text(start)}, expected {to_text(EARLIEST)} or later: silver holds nothing older")
+    if end - start > LONGEST:
+        raise AirflowFailException(f"found a range of {(end - start).days} days, expected at most {LONGEST.days}: rebuild it in parts")
+    return Range(start, end, *read_wanted(params))
+
+
+def read_wanted(params: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Tables and dry_run of a form; raises AirflowFailException for what is no such thing."""
+    tables, dry_run = params.get("tables") or [], params.get("dry_run") or False
+    if not isinstance(tables, list) or not isinstance(dry_run, bool) or not set(map(str, tables)) <= set(REBUILT):
+        raise AirflowFailException(
+            f"found tables or dry_run that are not allowed, expected tables among {', '.join(REBUILT)}; true or false"
+        )
+    return tuple(name for name in REBUILT if name in tables), dry_run
+
+
+class FindDays(BaseOperator, SkipMixin):
+    """Returns the range that this run rebuilds, as `Range.to_xcom`.
+
+    A run of a backfill leads for the days around its own whose runs wait too, or leaves its day to a run that does. Then it waits for
+    that run's end, without a process of its own, and ends in the same way, its later tasks skipped.
+    """
+
+    def execute(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Decide, and wait where another run leads; raises AirflowFailException when that one failed, or nothing usable is asked for."""
+        run, params = context["dag_run"], context["params"]
+        if run.run_type != "backfill" or run.logical_date is None:
+            asked = read_range(params)
+            self.log.info("This run rebuilds %s.", asked)
+            return asked.to_xcom()
+        if params.get("start") or params.get("end"):
+            raise AirflowFailException(
+                "found start or end, expected none: the dates of the Backfill form are the range; cancel, and ask again"
+            )
+        wanted = read_wanted(params)
+        day = run.logical_date.date()
+        leader, days = decide(Run(run.run_id, run.clear_number or 0, day, "running", wanted=_comparable(wanted)))
+        if days:
+            asked = Range(midnight(days[0]), midnight(days[-1] + DAY), *wanted)
+            self.log.info("This run leads for %d days, in one Spark application: it rebuilds %s.", len(days), asked)
+            return asked.to_xcom()
+        return self._follow(context, leader)
+
+    def _follow(self, context: Context, leader: Run) -> dict[str, Any]:
+        from airflow.providers.standard.triggers.external_task import DagStateTrigger  # not needed to parse a DAG
+        from airflow.utils.state import DagRunState
+
+        ti = context["ti"]
+        if leader.state == "success":
+            self.log.info("%s, has rebuilt this day too: nothing is left to do.", _named(leader))
+            self.skip(ti, self.get_flat_relatives(upstream=False))  # raises, which ends the task well
+        if leader.state == "failed":
+            line = ti.xcom_pull(dag_id=BACKFILL_DAG, run_id=leader.run_id, task_ids="rebuild", key=FAILURE)
+            raise AirflowFailException(f"{_named(leader)}, which rebuilds this day too, failed: {line or 'see its tasks'}")
+        self.log.info("%s, rebuilds this day too: waiting for its end. Its task rebuild shows the progress.", _named(leader))
+        ends = [DagRunState.SUCCESS, DagRunState.FAILED, DagRunState.QUEUED]  # cleared, it may not start before this run has ended
+        trigger = DagStateTrigger(dag_id=BACKFILL_DAG, states=ends, run_ids=[leader.run_id], poll_interval=POLL_SECONDS)
+        self.defer(trigger=trigger, method_name="execute", timeout=LONGEST_WAIT)
+
+
+def decide(run: Run) -> tuple[Run, list[date]]:
+    """Who leads for this run's day, and for which days where that is itself. One run decides at a time; the grants are on record."""
+    from spark_jobs import control, leases  # not needed to parse a DAG
+    from spark_jobs.tables import BACKFILL_GRANTS
+
+    settings, now = read_settings(), datetime.now(UTC)
+    with leases.hold(settings, [BACKFILL_GRANTS], owner=f"{BACKFILL_DAG} {run.run_id}"):
+        grants = newest_grants(control.read(settings, BACKFILL_GRANTS).to_pylist())
+        look_up = cache(find_run)
+        leader = leader_of(run, grants, look_up, now)
+        if leader is not None and leader.run_id != run.run_id:
+            return leader, []
+        group = plan_group(run, grants, look_up, now)
+        control.append_held(settings, BACKFILL_GRANTS, grant_rows(run, group, now))
+    return run, [each.day for each in group]
+
+
+def find_run(day: date) -> Run | None:
+    """The backfill's run of a day, as it is now.
+
+    By the task's own line to Airflow: what tasks are offered (`ti.get_dr_count`) tells states only, not how often a run was cleared.
+    """
+    from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    after = midnight(day) + timedelta(microseconds=1)
+    answer = SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=BACKFILL_DAG, logical_date=after))
+    found = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
+    if found is None or found.logical_date != midnight(day) or found.run_type != "backfill":
+        return None
+    conf = found.conf or {}
+    wanted = _comparable((conf.get("tables") or [], conf.get("dry_run") or False))
+    return Run(found.run_id, found.clear_number or 0, day, found.state.value, found.end_date, wanted)
+
+
+class Rebuild(SparkJob, SkipMixin):
+    """Rebuilds the range of `find_days`. After a dry run, which only tells, the tasks after it are skipped."""
+
+    def execute(self, context: Context) -> None:
+        """Run the job; what it fails with is kept for the runs that wait for this one."""
+        ti = context["ti"]
+        asked = read_range(ti.xcom_pull(task_ids="find_days") or {})
+        self.application_args = asked.arguments()
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            ti.xcom_push(key=FAILURE, value=str(error))
+            raise
+        if asked.dry_run:
+            self.log.info("A dry run: nothing was changed, so nothing is judged or released.")
+            self.skip(ti, self.get_flat_relatives(upstream=False))
+
+
+def tell_release() -> None:
+    """Log the release that readers see: `rebuild` has judged and released each of its steps that changed anything."""
+    from spark_jobs.releases import latest_release  # not needed to parse a DAG
+
+    release = latest_release(read_settings())
+    found = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%M:%SZ}" if release else "no release: there is none yet"
+    log.info("Readers see %s. What the rebuild has changed was judged and released step by step.", found)
+
+
+def _comparable(wanted: Any) -> tuple[Any, ...]:
+    tables, dry_run = wanted
+    return (*sorted(map(str, tables)), bool(dry_run))
+
+
+def _moment(name: str, text: Any) -> datetime:
+    try:
+        if not isinstance(text, str) or not re.match(MOMENT, text):
+            raise ValueError
+        return parse_time(text, name)
+    except (ValueError, SettingsError):
+        raise AirflowFailException(
+            f"the {name} cannot be read, expected a date or a time by ISO 8601, such as 2024-05-01 or 2024-05-01T12:30Z "
+            "(UTC unless it has a zone)"
+        ) from None
+
+
+def _named(leader: Run) -> str:
+    return f"the run {leader.run_id}, for {leader.day}"  # Airflow names a run after the end of its day

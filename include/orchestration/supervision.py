@@ -1,0 +1,178 @@
+"""Supervision of an ingestion application: found again if it runs, started if it does not, replaced if it hangs. Knows no Airflow.
+
+The application is a session of its own below no process of Airflow's, so whatever happens to Airflow does not happen to it. It is
+judged by its heartbeat (spark_jobs/bronze/heartbeat.py); that there is never more than one is the lease's doing, not ours.
+"""
+
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
+from spark_jobs.bronze import control, heartbeat
+from spark_jobs.bronze.heartbeat import ENDED, RUNNING, Heartbeat
+from spark_jobs.settings import ROOT, Settings
+
+log = logging.getLogger(__name__)
+
+PART = {"LEDGER_STACK_PART": "bronze-ingestion"}  # by which the embedded stack knows it from the part that started it
+FIRST_SECONDS = 60  # from its start to its first heartbeat
+HEALTHY_SECONDS = 60  # one that has run for so long did come up, as did one that has written a batch
+STOP_SECONDS = 180  # for a graceful end that was asked for
+MOST_FAILURES = 48
+_PAUSES = (0, 2, 5, 10, 20, 40, 80, 160, 300)  # seconds before the next start, after so many failures in a row
+_TAIL_BYTES = 16 * 1024
+# The shell stays to write down how the application ended; `--fork` puts it below process 1 at once.
+_DETACHED = ("setsid", "--fork", "bash", "-c", '"${@:2}" >>"$1.log" 2>&1 </dev/null; echo $? >"$1.exit"', "ingestion")
+
+
+class GaveUpError(Exception):
+    """No other start can help, until a person has changed something; the text says what was found."""
+
+
+class Supervisor:
+    """Watches one application; call `step` about once a second. What it remembers may be lost: the next one finds out by itself."""
+
+    def __init__(self, settings: Settings, topics: Sequence[str], run_id: str, command: Sequence[str] = COMMAND) -> None:
+        self.name = heartbeat.application(topics)
+        self._settings, self._topics, self._run_id, self._command = settings, topics, run_id, command
+        self._is_ours = False  # started or seen alive by this supervisor, and its end not yet noted
+        self._coming_since: float | None = None  # started by us, no heartbeat yet
+        self._failures, self._next_start = 0, 0.0
+        self._told: dict[str, str] = {}
+
+    @property
+    def log_file(self) -> Path:
+        """Where the application's output goes; that of the start before is kept as `.1`."""
+        return self._base.with_name(f"{self.name}.log")
+
+    @property
+    def _base(self) -> Path:
+        return heartbeat.folder(self._settings) / self.name
+
+    def step(self) -> list[str]:
+        """Look once and do what is to be done; returns what is new, in words. Raises GaveUpError when no other start can help."""
+        now, wanted = time.time(), control.read_wanted(self._settings)
+        beat = heartbeat.read_one(self._settings, self.name)
+        if beat and beat.is_alive():
+            return self._watch(beat, now)
+        if wanted.state == control.STAND_STILL:
+            return self._tell("itself", f"stands still: asked for by {wanted.told()}; trigger bronze_control with restart to go on")
+        if self._coming_since is not None and not self._has_ended(beat) and now - self._coming_since < FIRST_SECONDS:
+            return []
+        if self._is_ours:
+            return [self._note_end(beat, now)]
+        if now < self._next_start:
+            return []
+        if beat is not None:
+            heartbeat.kill(beat.processes())  # its JVM, if that hangs
+        self.start()
+        return [f"started {self.name}; its output goes to {self.log_file}"]
+
+    def start(self, *options: str) -> None:
+        """Start the application, detached. If another one has the lease, it ends by itself with exit code 5."""
+        folder = heartbeat.folder(self._settings)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.log_file.exists():
+            os.replace(self.log_file, self.log_file.with_suffix(".log.1"))
+        self._exit_file.unlink(missing_ok=True)
+        obeyed = control.read_wanted(self._settings).number
+        chosen = ["bronze", "--only", ",".join(self._topics), f"--obeying={obeyed}", *options]
+        arguments = [*self._command, "--run-id", self._run_id, *chosen]
+        environment = {**os.environ, **job_environment(), **PART}
+        command, nothing = [*_DETACHED, str(self._base), *arguments], subprocess.DEVNULL
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=10, stdin=nothing, stdout=nothing, stderr=nothing)
+        self.expect()
+
+    def expect(self) -> None:
+        """Somebody else has just called `start`."""
+        self._coming_since, self._is_ours = time.time(), True
+
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Ask the application to end behind its batch, and wait; by force when it does not. Another start is nobody's but the caller's."""
+        beat = heartbeat.read_one(self._settings, self.name)
+        if beat is None or not beat.is_alive():
+            return
+        for process in beat.processes()[-1:]:
+            process.terminate()
+        deadline = time.time() + seconds
+        while beat.is_alive() and time.time() < deadline:
+            time.sleep(0.2)
+            beat = heartbeat.read_one(self._settings, self.name) or beat
+        heartbeat.kill(beat.processes())
+
+    @property
+    def _exit_file(self) -> Path:
+        return self._base.with_name(f"{self.name}.exit")
+
+    def _watch(self, beat: Heartbeat, now: float) -> list[str]:
+        self._coming_since, self._is_ours = None, True
+        has_written = any(topic.get("batch") for topic in beat.facts["topics"].values())
+        if beat.state == RUNNING and (has_written or now - beat.facts["started_at"] > HEALTHY_SECONDS):
+            self._failures = 0
+        wrong = beat.what_is_wrong(now)
+        if wrong and beat.processes():
+            heartbeat.kill(beat.processes())
+            return [f"{beat.who()} {wrong}: killed, to be replaced"]
+        return [line for key, line in _news(beat.facts) for line in self._tell(key, line)]
+
+    def _has_ended(self, beat: Heartbeat | None) -> bool:
+        """Whether the application that we started has ended."""
+        return self._exit_file.exists() or (beat is not None and beat.facts["started_at"] >= (self._coming_since or 0))
+
+    def _note_end(self, beat: Heartbeat | None, now: float) -> str:
+        code = self._exit_code()
+        how = self._how_it_ended(beat, code)
+        self._is_ours, self._coming_since = False, None
+        if code == 0:
+            self._next_start = now
+            return f"{self.name} has ended: {how}"
+        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._failures, self._next_start = self._failures + 1, now + pause
+        if code in FINAL_EXIT_CODES or self._failures >= MOST_FAILURES:
+            raise GaveUpError(f"bronze: {how} ({self._failures} starts in a row failed)")
+        return f"{self.name} has ended: {how}; the next start is in {pause} s"
+
+    def _exit_code(self) -> int | None:
+        """None when nobody wrote it down: the shell was killed too, or somebody else had started the application."""
+        for _ in range(10):  # the shell may be about to
+            try:
+                return int(self._exit_file.read_text())
+            except (OSError, ValueError):
+                time.sleep(0.1)
+        return None
+
+    def _how_it_ended(self, beat: Heartbeat | None, code: int | None) -> str:
+        line = telling_line(_tail(self.log_file))
+        if beat is not None and beat.state == ENDED and beat.facts["exit_code"] == code:
+            line = beat.facts["error"] or "on request"
+        return f"exit code {code}: {line}" if code is not None else f"without a word; its last line: {line}"
+
+    def _tell(self, key: str, line: str) -> list[str]:
+        """What is to be told, if it is new."""
+        if self._told.get(key) == line:
+            return []
+        self._told[key] = line
+        return [line]
+
+
+def _news(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What of a heartbeat is worth a line in a log when it changes: the state, and how each topic does."""
+    lines = [("itself", f"{facts['application']} is {facts['state']} (process {facts['process']['pid']} on {facts['host']})")]
+    for name, topic in facts["topics"].items():
+        how = f"fails: {topic['error']}" if topic.get("error") else f"is {topic.get('pace') or topic['state']}"
+        lines.append((name, f"{name} {how}"))
+    return lines
+
+
+def _tail(file: Path) -> str:
+    try:
+        with open(file, "rb") as output:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return output.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,134 @@
+"""Rows that no stream brings to bronze, but a replay or an import: their batch number, and how they get there, in one commit.
+
+`_batch` is counted by the table, whoever writes it. The stream's own transaction identifier (`STREAM`) tells how many batches it
+has written; what others added in between lifts the numbers of its batches (`lift`), so that they go on rising, and a batch that it
+has planned but not written yet takes the next free number whenever it comes.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+
+from spark_jobs import control
+from spark_jobs.faults import kill_point
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+from spark_jobs.written import newest_batch
+
+STREAM = "bronze"  # the transaction identifiers (txnAppId) under which bronze is written
+_APPLICATION = "bronze additions"
+_ROWS_AT_ONCE = 10_000
+_ROWS_A_GROUP = 100_000  # what is held in memory of a Parquet file that is being written
+_WHEN = ("_ingested_at", "_ingested_on")
+
+
+def last_number(settings: Settings, table: Table) -> int:
+    """The largest batch number that a bronze table or the silver made of it speaks of; 0 where there was none."""
+    delta = DeltaTable(str(table.path(settings)))
+    read = control.last_batch(settings, "silver", table.name.replace("bronze.", "silver."))
+    written = (newest_batch(settings, table), delta.transaction_version(STREAM), delta.transaction_version(_APPLICATION))
+    return max(read, *(number or 0 for number in written))
+
+
+def count_written(settings: Settings, table: Table) -> int:
+    """How many batches the stream has written."""
+    return DeltaTable(str(table.path(settings))).transaction_version(STREAM) or 0
+
+
+def lift(settings: Settings, table: Table) -> int:
+    """What must be added to the stream's own count to get a number that was not used yet."""
+    return last_number(settings, table) - count_written(settings, table)
+
+
+@contextmanager
+def open_spool(settings: Settings, table: Table) -> Iterator["Spool"]:
+    """A spool that leaves nothing behind, however the process ends."""
+    with TemporaryFile(dir=settings.warehouse) as file:
+        yield Spool(file, table)
+
+
+class Spool:
+    """Rows on their way to a bronze table, in a temporary file: their source is read once, in bounded memory.
+
+    A row has bronze's columns but those that say when it was ingested; `_batch` is None where it is to be the new batch.
+    """
+
+    def __init__(self, file: IO[bytes], table: Table) -> None:
+        self._schema = _without_times(table)
+        self._file = file
+        self._writer = pa.ipc.new_stream(self._file, self._schema)
+        self._waiting: list[Mapping[str, Any]] = []
+        self.rows = 0
+        self.new_rows = 0  # those of the new batch
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add one row."""
+        self._waiting.append(row)
+        self.rows += 1
+        self.new_rows += row["_batch"] is None
+        if len(self._waiting) == _ROWS_AT_ONCE:
+            self._flush()
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in the order in which they came; nothing can be added afterwards."""
+        self._flush()
+        self._writer.close()
+        self._file.seek(0)
+        yield from pa.ipc.open_stream(self._file)
+
+    def _flush(self) -> None:
+        self._writer.write_table(pa.Table.from_pylist(self._waiting, self._schema))
+        self._waiting = []
+
+
+def append(settings: Settings, table: Table, spool: Spool, application: str) -> int | None:
+    """Append all rows of a spool in one commit, under the table's lease, which the caller holds.
+
+    Returns the number of the new batch; None where every row has the number that it had before.
+    """
+    if not spool.rows:
+        return None
+    number = last_number(settings, table) + 1 if spool.new_rows else None
+    # A commit without a new batch belongs to the batches before it (`written.version_upto`).
+    told = {"application": application, **({"batch": number} if number else {})}
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(told)},
+        app_transactions=[Transaction(_APPLICATION, number)] if number else None,
+    )
+    schema = pa.schema(table.delta_schema().to_arrow())
+    rows = pa.RecordBatchReader.from_batches(schema, _complete(spool.read(), schema, number, datetime.now(UTC)))
+    kill_point(f"before {table.name}")
+    write_deltalake(
+        DeltaTable(str(table.path(settings))),
+        rows,
+        mode="append",
+        commit_properties=properties,
+        writer_properties=WriterProperties(compression="SNAPPY", max_row_group_size=_ROWS_A_GROUP),
+    )
+    kill_point(f"after {table.name}")
+    return number
+
+
+def _complete(batches: Iterator[pa.RecordBatch], schema: pa.Schema, number: int | None, now: datetime) -> Iterator[pa.RecordBatch]:
+    """The rows with all columns of bronze."""
+    for batch in batches:
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        if number is not None:
+            columns["_batch"] = columns["_batch"].fill_null(number)
+        columns |= {name: pa.repeat(pa.scalar(at, schema.field(name).type), len(batch)) for name, at in _times(now).items()}
+        yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _times(now: datetime) -> dict[str, Any]:
+    return dict(zip(_WHEN, (now, now.date()), strict=True))
+
+
+def _without_times(table: Table) -> pa.Schema:
+    fields: Sequence[pa.Field] = list(pa.schema(table.delta_schema().to_arrow()))
+    return pa.schema([field for field in fields if field.name not in _WHEN])

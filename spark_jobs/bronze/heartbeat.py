@@ -1,0 +1,194 @@
+"""The heartbeat of an ingestion application: who it is, how far it has come and what waits, in one small file, once a second.
+
+Whoever supervises ingestion reads it, and the operator who asks for its status. Times are seconds since the epoch, by this host's clock.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from spark_jobs.errors import first_line
+from spark_jobs.settings import Settings
+from spark_jobs.tables import BRONZE
+
+STALE_SECONDS = 25  # a driver beats once a second; one that did not for so long is hung
+STARTING_SECONDS = 180  # for the JVM to come up
+STUCK_SECONDS = 300  # records wait, and no batch has ended
+STARTING, RUNNING, STOPPING, ENDED = "starting", "running", "stopping", "ended"
+
+_SIZE = 32 * 1024
+_NAME = ".heartbeat"
+
+
+def folder(settings: Settings) -> Path:
+    """Where applications write their heartbeats, and operators what they want of them."""
+    return settings.checkpoints / "bronze" / ".ingestion"
+
+
+def application(topics: Sequence[str]) -> str:
+    """The name of the application that ingests these topics: `bronze` for all of them."""
+    every = {table.name.removeprefix("bronze.") for table in BRONZE}
+    return "bronze" if set(topics) == every else f"bronze-{'-'.join(sorted(topics))}"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What an application said last. `facts` is the whole file; see `include/docs/ingestion.md` for its fields."""
+
+    facts: Mapping[str, Any]
+
+    @property
+    def state(self) -> str:
+        """starting, running, stopping or ended."""
+        return str(self.facts["state"])
+
+    def age(self, now: float) -> float:
+        """How long ago it was said, in seconds."""
+        return now - float(self.facts["beat_at"])
+
+    def is_alive(self) -> bool:
+        """Whether the process still is there, also when it hangs. One on another host is, as long as it beats."""
+        if self.facts["host"] != socket.gethostname():
+            return self.state != ENDED and self.age(time.time()) < STALE_SECONDS
+        return self.state != ENDED and find_process(self.facts["process"]) is not None
+
+    def processes(self) -> list[psutil.Process]:
+        """What still runs of it on this host, the JVM first."""
+        if self.facts["host"] != socket.gethostname():
+            return []
+        found = (find_process(self.facts[name]) for name in ("jvm", "process") if self.facts.get(name))
+        return [process for process in found if process]
+
+    def what_is_wrong(self, now: float) -> str | None:
+        """Why it should be replaced, in words; None when it does what it should."""
+        silent = self.age(now)
+        if self.state == STARTING:
+            took = now - float(self.facts["started_at"])
+            return f"has been starting for {took:.0f} s, expected at most {STARTING_SECONDS} s" if took > STARTING_SECONDS else None
+        if silent > STALE_SECONDS:
+            return f"hangs: no heartbeat for {silent:.0f} s, expected one a second"
+        for name, topic in self.facts["topics"].items():
+            if topic["state"] == RUNNING and topic.get("lag_records") and now - float(topic["progressed_at"]) > STUCK_SECONDS:
+                waited = now - float(topic["progressed_at"])
+                return f"is stuck: {topic['lag_records']} records of {name} wait, and no batch has ended for {waited:.0f} s"
+        return None
+
+    def who(self) -> str:
+        """Who it is, for messages."""
+        process = self.facts["process"]
+        return f"{self.facts['application']} (process {process['pid']} on {self.facts['host']}, epoch {self.facts['epoch']})"
+
+
+def identify(pid: int) -> dict[str, Any]:
+    """A process, so that another one that later gets its number is not taken for it."""
+    return {"pid": pid, "started": psutil.Process(pid).create_time()}
+
+
+def find_process(identity: Mapping[str, Any]) -> psutil.Process | None:
+    """The process of that number that started at that time, if it still runs; also one that is stopped."""
+    try:
+        process = psutil.Process(int(identity["pid"]))
+        same = abs(process.create_time() - float(identity["started"])) < 1
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None
+
+
+def read(settings: Settings) -> list[Heartbeat]:
+    """The last heartbeat of every application that ever ran on these checkpoints."""
+    return [beat for file in sorted(folder(settings).glob(f"*{_NAME}")) if (beat := _read(file))]
+
+
+def read_one(settings: Settings, name: str) -> Heartbeat | None:
+    """The last heartbeat of an application; None when it never ran."""
+    return _read(folder(settings) / f"{name}{_NAME}")
+
+
+def end_leftovers(settings: Settings, topics: Iterable[str]) -> list[str]:
+    """Kill what is left of earlier applications of these topics; returns who they were.
+
+    Call it with the leases held: the Python process that held them before is gone, but its JVM may have been stopped in the middle
+    of a commit, and must not wake up and write.
+    """
+    wanted, ended = set(topics), []
+    for beat in read(settings):
+        left = [process for process in beat.processes() if process.pid != os.getpid()]
+        if left and wanted & set(beat.facts["topics"]):
+            kill(left)
+            ended.append(beat.who())
+    return ended
+
+
+def kill(processes: Iterable[psutil.Process], patience: float = 10) -> None:
+    """End processes by force, stopped ones too, and wait until they are gone."""
+    ending = list(processes)
+    for process in ending:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(ending, timeout=patience)
+
+
+class HeartbeatFile:
+    """Writes the heartbeat of this process, in place and at a fixed size: a full disk does not silence it."""
+
+    def __init__(self, settings: Settings, name: str, topics: Iterable[str], run_id: str, epoch: int) -> None:
+        self._path = folder(settings) / f"{name}{_NAME}"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._facts: dict[str, Any] = {
+            "application": name,
+            "host": socket.gethostname(),
+            "process": identify(os.getpid()),
+            "jvm": None,
+            "run_id": run_id,
+            "epoch": epoch,
+            "started_at": time.time(),
+            "state": STARTING,
+            "exit_code": None,
+            "error": None,
+            "topics": {topic: {"state": STARTING, "progressed_at": time.time()} for topic in topics},
+        }
+        self.beat()
+
+    def beat(self, **news: Any) -> None:
+        """Write the heartbeat, with what is new."""
+        self._facts |= news
+        text = json.dumps({**self._facts, "beat_at": time.time()}).encode()
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.pwrite(file, text[:_SIZE].ljust(_SIZE), 0)
+        finally:
+            os.close(file)
+
+
+@contextmanager
+def beating(settings: Settings, name: str, topics: Iterable[str], run_id: str, epoch: int) -> Iterator[HeartbeatFile]:
+    """The heartbeat of this process; its last one says how it ended."""
+    heart = HeartbeatFile(settings, name, topics, run_id, epoch)
+    try:
+        yield heart
+        heart.beat(state=ENDED, exit_code=0)
+    except BaseException as error:
+        heart.beat(state=ENDED, exit_code=getattr(error, "exit_code", 1), error=first_line(error)[:2000])
+        raise
+
+
+def _read(file: Path) -> Heartbeat | None:
+    """A heartbeat that is just being written is read again."""
+    for _ in range(5):
+        try:
+            return Heartbeat(json.loads(file.read_text()))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            time.sleep(0.02)
+    return None

@@ -1,0 +1,55 @@
+"""The lives of a topic, in control.topics: one that was deleted and made anew is another topic, whose records have a label of their own.
+
+The table outlives checkpoints, so that a lost one cannot hide that the topic is another. A row is the acceptance of a life: the
+first is accepted unasked, when bronze meets the topic.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from spark_jobs import control
+from spark_jobs.bronze.offsets import Positions
+from spark_jobs.settings import Settings
+from spark_jobs.tables import TOPICS
+
+_FIRST = "first met"
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """One life of a topic: its number (from 1), Kafka's id, and the offset of each partition from which on bronze is to have it."""
+
+    topic: str
+    number: int
+    topic_id: str
+    first_offsets: Positions
+
+    @property
+    def label(self) -> str:
+        """The `_topic` of its records: the name of the topic, `name#2` after it was made anew."""
+        return self.topic if self.number == 1 else f"{self.topic}#{self.number}"
+
+
+def newest(settings: Settings, topic: str) -> Incarnation | None:
+    """The life of a topic that was accepted last; None where bronze has never met it."""
+    rows = [row for row in control.read(settings, TOPICS).to_pylist() if row["topic"] == topic]
+    if not rows:
+        return None
+    row = max(rows, key=lambda row: int(row["incarnation"]))
+    return Incarnation(topic, row["incarnation"], row["topic_id"], json.loads(row["first_offsets"]))
+
+
+def record(settings: Settings, life: Incarnation, who: str | None = None, why: str = _FIRST) -> None:
+    """Accept a life, once."""
+    row = {
+        "topic": life.topic,
+        "incarnation": life.number,
+        "_topic": life.label,
+        "topic_id": life.topic_id,
+        "first_offsets": json.dumps(life.first_offsets),
+        "who": who,
+        "why": why,
+        "recorded_at": datetime.now(UTC),
+    }
+    control.append(settings, TOPICS, [row], once=(f"incarnations of {life.topic}", life.number))

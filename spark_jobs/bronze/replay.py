@@ -1,0 +1,155 @@
+"""The job behind `run replay`: fetches again from Kafka what bronze should have between two broker times, and adds what it lacks.
+
+What the stream will bring by itself, behind its checkpoint, is left to it: else it would come twice. A record that silver has
+processed already comes back under the batch that it had; the others are one new batch of the table. Needs no Spark.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from spark_jobs import control
+from spark_jobs.bronze import additions, checkpoints, losses
+from spark_jobs.bronze.held import Held, runs
+from spark_jobs.bronze.records import Span, find_spans, open_consumer, read_records
+from spark_jobs.errors import SettingsError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import HOLES, Table
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 100_000  # offsets
+_FILLED = "filled by a replay"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of the offsets [first, end) of a partition: `present` in bronze, `added` now, or Kafka has no record there (`empty`).
+
+    `gone`: older records of the range that bronze lacks and Kafka has removed. `left`: newer ones that ingestion will bring.
+    """
+
+    partition: int
+    first: int
+    end: int
+    added: int
+    empty: tuple[range, ...]
+    gone: int
+    left: int
+
+    def __str__(self) -> str:
+        """One line for people."""
+        nothing = sum(map(len, self.empty))
+        present = self.end - self.first - self.added - nothing
+        told = f"offsets {self.first} to {self.end - 1}: {present} present, {self.added} added" if self.end > self.first else "no offset"
+        more = (
+            (nothing, "without a record (compaction, markers or aborted transactions)"),
+            (self.gone, "older ones gone from Kafka"),
+            (self.left, f"from {self.end} on left to the ingestion"),
+        )
+        return ", ".join((told, *(f"{count} {what}" for count, what in more if count)))
+
+
+def check_times(begin: datetime, end: datetime | None) -> None:
+    """Refuse, with SettingsError, a range in which there is no moment."""
+    if end is not None and begin >= end:
+        raise SettingsError(f"found --from {begin.isoformat()} and --to {end.isoformat()}, expected --from before --to")
+
+
+def run(settings: Settings, tables: Iterable[Table], begin: datetime, end: datetime | None) -> None:
+    """Add to these bronze tables what they lack of [begin, end), and say what was found. The caller holds their leases."""
+    found: list[Found] = []
+    with open_consumer(settings) as consumer:
+        for table in tables:
+            found += _replay(settings, consumer, table, begin, end)
+    added, gone, left = (sum(numbers) for numbers in zip(*((each.added, each.gone, each.left) for each in found), strict=True))
+    if gone:
+        log.warning("replay: %d offsets of the range are in neither bronze nor Kafka: its retention has removed them", gone)
+    if left:
+        log.info("replay: %d offsets lie where the ingestion has not been yet: it brings them when it is started", left)
+    if added:
+        log.info("replay: %d records added; next: start bronze_ingestion again, and let the DAG medallion run", added)
+    else:
+        log.info("replay: nothing is missing in bronze that Kafka has of this range; nothing was written")
+
+
+def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetime, end: datetime | None) -> list[Found]:
+    topic = table.name.split(".")[1]
+    label, resumes = checkpoints.resume_offsets(settings, table, topic)
+    held, holes = Held(settings, table, label), _open_holes(settings, table, label)
+    found = []
+    with additions.open_spool(settings, table) as spool:
+        for span in find_spans(consumer, topic, begin, end):
+            ours = replace(span, end=max(span.first, min(span.end, resumes.get(str(span.partition), 0))))
+            gone, before = _count_gone(held, span, begin, end), spool.rows
+            empty = tuple(_fetch(consumer, topic, label, ours, held, holes, spool))
+            found.append(Found(span.partition, ours.first, ours.end, spool.rows - before, empty, gone, span.end - ours.end))
+        batch = additions.append(settings, table, spool, "replay")
+    for each in found:
+        log.info("%s partition %d: %s", table.name, each.partition, each)
+    if batch is not None:
+        log.info("%s: %d records added as batch %d", table.name, spool.new_rows, batch)
+    if known := spool.rows - spool.new_rows:
+        log.info("%s: %d records added under the batches that they had: silver has processed them already", table.name, known)
+    _tell_holes(settings, table, label, holes, found)
+    return found
+
+
+def _fetch(
+    consumer: Consumer, topic: str, label: str, span: Span, held: Held, holes: Iterable[dict[str, Any]], spool: additions.Spool
+) -> Iterator[range]:
+    """Put the records of a span that bronze lacks on the spool; yields the offsets that have no record."""
+    skipped = [range(hole["first_offset"], hole["last_offset"] + 1) for hole in holes if hole["_partition"] == span.partition]
+    for first in range(span.first, span.end, _AT_ONCE):
+        missing = held.missing(span.partition, first, min(first + _AT_ONCE, span.end))
+        if not len(missing):
+            continue
+        former = held.former_batches(span.partition, missing, skipped)
+        wanted = set(missing.tolist())
+        for row in read_records(consumer, topic, span.partition, int(missing[0]), int(missing[-1]) + 1):
+            if (offset := row["_offset"]) in wanted:
+                wanted.remove(offset)
+                spool.add({**row, "_topic": label, "_batch": former.get(offset)})
+        yield from runs(sorted(wanted))
+
+
+def _count_gone(held: Held, span: Span, begin: datetime, end: datetime | None) -> int:
+    """How many offsets of the time range bronze lacks that are older than anything that Kafka has; told by bronze's own times."""
+    if span.first > span.oldest or not span.oldest:
+        return 0
+    first, _ = held.edge(span.partition, begin)
+    behind = held.edge(span.partition, end)[1] if end is not None else None
+    stop = span.oldest if behind is None else min(behind, span.oldest)
+    return max(stop - first, 0) and stop - first - held.count(span.partition, first, stop)
+
+
+def _open_holes(settings: Settings, table: Table, label: str) -> list[dict[str, Any]]:
+    """The recorded holes of the topic's present life that no replay has filled."""
+    rows = losses.recorded(settings, table, label)
+    filled = {_place(row) for row in rows if row["why"] == _FILLED}
+    return [row for row in rows if _place(row) not in filled]
+
+
+def _tell_holes(settings: Settings, table: Table, label: str, holes: Iterable[dict[str, Any]], found: Iterable[Found]) -> None:
+    """Record which holes are filled now: bronze holds every offset of them that has a record."""
+    held = Held(settings, table, label)
+    filled = []
+    for hole in holes:
+        partition, first, end = hole["_partition"], hole["first_offset"], hole["last_offset"] + 1
+        parts = [part for each in found if each.partition == partition for part in each.empty]
+        empty = sum(len(range(max(part.start, first), min(part.stop, end))) for part in parts)
+        lacking = end - first - held.count(partition, first, end) - empty
+        what = f"the hole from offset {first} to {end - 1} of partition {partition}"
+        log.info("%s: %s %s", table.name, what, f"still lacks {lacking}" if lacking else "is filled")
+        if not lacking:
+            filled.append({**hole, "why": _FILLED, "recorded_at": datetime.now(UTC)})
+    if filled:
+        control.append(settings, HOLES, filled)
+
+
+def _place(hole: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(hole[name] for name in ("_topic", "_partition", "first_offset", "last_offset"))

@@ -1,0 +1,90 @@
+"""The files of a Delta log, and which of them nobody needs any more. Deletes files, commits nothing; needs no Spark."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_SUMS = re.compile(r"(\d{20})\.crc|\..+\.crc")  # of a version, and of a file: Hadoop makes one for each
+_COMMITS_A_CHECKPOINT = 1_000  # how many commits are read again, at most, to open an old version
+_NEWEST_CHECKPOINTS = 3
+
+
+@dataclass(frozen=True)
+class Log:
+    """The log of a table: when each commit was written, and the files of each whole checkpoint."""
+
+    folder: Path
+    written_at: dict[int, float]
+    checkpoints: dict[int, list[Path]]
+
+    def newest_before(self, moment: datetime) -> int | None:
+        """The version that a table had at a moment, of those that the log still has; None when all commits are younger.
+
+        Commits are taken in order: one that a clock set back made look old is not older than those before it.
+        """
+        younger = [version for version, at in self.written_at.items() if at > moment.timestamp()]
+        first = min(younger, default=max(self.written_at) + 1)
+        return first - 1 if first > min(self.written_at) else None
+
+    def is_readable(self, version: int) -> bool:
+        """Whether the files to open a version are there: from a checkpoint, or the first commit of all, without a gap."""
+        start = max((each for each in self.checkpoints if each <= version), default=-1)
+        return all(each in self.written_at for each in range(start + 1, version + 1)) and (start >= 0 or version >= 0)
+
+
+def read_log(table: Path) -> Log:
+    """The log of the table in a folder."""
+    folder = table / "_delta_log"
+    written_at: dict[int, float] = {}
+    parts: dict[int, list[Path]] = {}
+    wanted: dict[int, int] = {}
+    for file in folder.iterdir():
+        if found := _COMMIT.fullmatch(file.name):
+            written_at[int(found[1])] = file.stat().st_mtime
+        elif found := _CHECKPOINT.fullmatch(file.name):
+            parts.setdefault(int(found[1]), []).append(file)
+            wanted[int(found[1])] = int(found[2] or 1)
+    whole = {version: files for version, files in parts.items() if len(files) == wanted[version]}
+    return Log(folder, written_at, whole)
+
+
+def clean(log: Log, keep_from: int, settled: datetime) -> int:
+    """Delete what is not needed to open the version `keep_from` and all later ones; returns the number of commits that went.
+
+    They go oldest first, so that the rest is a log without a gap whenever this ends. Also goes what only makes many files, and is
+    older than `settled`: check sums, and checkpoints between which there are few commits.
+    """
+    first = max((version for version in log.checkpoints if version <= keep_from), default=None)
+    gone = [version for version in sorted(log.written_at) if first is not None and version < first]
+    for version in gone:
+        _delete([*log.checkpoints.get(version, ()), log.folder / f"{version:020}.json"])
+    rest = [version for version in log.checkpoints if version not in gone]
+    for version in _crowded(rest):
+        if all(file.stat().st_mtime < settled.timestamp() for file in log.checkpoints[version]):
+            _delete(log.checkpoints[version])
+    _delete(file for file in log.folder.iterdir() if _SUMS.fullmatch(file.name) and _is_older(file, settled))
+    return len(gone)
+
+
+def _crowded(checkpoints: Iterable[int]) -> list[int]:
+    """The checkpoints that may go: all but the first of every thousand commits, and the newest ones."""
+    versions = sorted(checkpoints)
+    firsts = {version // _COMMITS_A_CHECKPOINT: version for version in reversed(versions)}
+    return [version for version in versions[:-_NEWEST_CHECKPOINTS] if version != firsts[version // _COMMITS_A_CHECKPOINT]]
+
+
+def _is_older(file: Path, moment: datetime) -> bool:
+    try:
+        return file.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:
+        return False
+
+
+def _delete(files: Iterable[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)

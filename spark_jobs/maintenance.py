@@ -1,0 +1,107 @@
+"""The job behind `run maintenance`: upkeep of tables, one after the other, each under its lease for as long as it takes.
+
+Bronze belongs to the ingestion while that runs. Then this job asks it and waits; it never takes a table from its owner.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from pyspark.sql import SparkSession
+
+from spark_jobs import leases, retention, upkeep
+from spark_jobs.bronze import upkeep as bronze_upkeep
+from spark_jobs.errors import LeaseHeld, LedgerError, first_line
+from spark_jobs.settings import Settings
+from spark_jobs.silver import known
+from spark_jobs.tables import LAYERS, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
+from spark_jobs.upkeep import Report
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+# How silver writes the tables in which it looks up rows by their place.
+_WRITING = {SILVER_TRANSACTIONS: known.SESSION, TRANSACTION_IDS: known.SESSION | known.LARGE_PAGES}
+
+
+def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSession], who: str, wait_seconds: float) -> list[Report]:
+    """Tend these tables, as far as they exist, and say of each what was done; `start` makes a session, if one is needed.
+
+    Waits at most `wait_seconds` for whoever holds a table. Raises LedgerError that names every table of which the upkeep failed,
+    after all others were tended.
+    """
+    session = cache(start)
+    present = [table for table in tables if upkeep.exists(settings, table)]
+    reports = _tend_bronze(settings, [table for table in present if table.layer == "bronze"], session, who, wait_seconds)
+    for table in present:
+        if table.layer != "bronze":
+            reports.append(_tend(settings, table, session, wait_seconds))
+            log.info("%s", reports[-1])
+    if failed := [report for report in reports if report.error]:
+        raise LedgerError(f"upkeep of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
+    return reports
+
+
+def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession], wait_seconds: float) -> Report:
+    try:
+        if upkeep.plan(settings, table):
+            session()  # now: a JVM takes long to start, and others may want the table meanwhile
+        with leases.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
+            if table.layer in LAYERS:
+                retention.bring_up_to_date(settings, [table])
+            return upkeep.tend(settings, table, session, upkeep.utc_now(), _WRITING.get(table, {}))
+    except LeaseHeld as error:
+        return Report(table.name, error=str(error))
+    except Exception as error:
+        log.info("where upkeep failed:", exc_info=True)
+        return Report(table.name, error=f"upkeep failed: {type(error).__name__}: {first_line(error)}")
+
+
+def _tend_bronze(
+    settings: Settings, tables: Sequence[Table], session: Callable[[], SparkSession], who: str, wait_seconds: float
+) -> list[Report]:
+    """What nobody holds is tended here; for the rest the ingestion is asked. A table that comes free meanwhile is taken."""
+    deadline = time.monotonic() + wait_seconds
+    reports: dict[str, Report] = {}
+    request: bronze_upkeep.Request | None = None
+    try:
+        while True:
+            if request:
+                reports |= bronze_upkeep.answers(settings, request)
+            for table in tables:
+                if table.name not in reports and _is_free(settings, table):
+                    reports[table.name] = _tend(settings, table, session, wait_seconds=0)
+            waiting = [table for table in tables if table.name not in reports]
+            if not waiting or time.monotonic() >= deadline:
+                break
+            if request is None:
+                log.info("asking the ingestion for the upkeep of %s", ", ".join(table.name for table in waiting))
+                request = bronze_upkeep.ask(settings, waiting, who, upkeep.utc_now(), wait_seconds)
+            time.sleep(_POLL_SECONDS)
+        for table in waiting:
+            reports[table.name] = _no_answer(settings, table, wait_seconds)
+    finally:
+        if request:
+            bronze_upkeep.withdraw(settings, request)
+    for report in reports.values():
+        log.info("%s", report)
+    return [reports[table.name] for table in tables]
+
+
+def _is_free(settings: Settings, table: Table) -> bool:
+    try:
+        with leases.hold(settings, [table], owner="maintenance", wait_seconds=0):
+            return True
+    except LeaseHeld:
+        return False
+
+
+def _no_answer(settings: Settings, table: Table, wait_seconds: float) -> Report:
+    error = f"found no answer within {wait_seconds:.0f} s"
+    try:
+        with leases.hold(settings, [table], owner="maintenance", wait_seconds=0):
+            error = f"{error}, and nobody who holds it: run maintenance again"
+    except LeaseHeld as held:
+        error = f"{error}, expected one of the ingestion: {held}"
+    return Report(table.name, error=error)

@@ -1,0 +1,83 @@
+"""What upkeep of a table must leave in place: versions of releases that readers are offered, and commits that a stream has not taken."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from spark_jobs import control, retention, sources, written
+from spark_jobs.bronze import checkpoint_files
+from spark_jobs.settings import Settings
+from spark_jobs.tables import DISTRICT_MINUTES, ENRICHED_TRANSACTIONS, GOLD, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+
+# The gold tables that follow the change feed of a silver table, each with how far it has come in its own log.
+_FOLLOWERS = {SILVER_TRANSACTIONS: GOLD, SILVER_CUSTOMERS: (ENRICHED_TRANSACTIONS,), SILVER_ACCOUNTS: (DISTRICT_MINUTES,)}
+
+
+@dataclass(frozen=True)
+class Spared:
+    """The versions of a table that offered releases name, and the first commit that the stream behind it has yet to take, if any."""
+
+    versions: tuple[int, ...]
+    unread_from: int | None
+
+
+def spared(settings: Settings, table: Table, now: datetime) -> Spared:
+    """What must stay of a table, as things are now. The caller holds the table's lease, or only asks."""
+    offered = retention.offered(settings, now)
+    # One that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
+    own = [release for release in offered if release is offered[-1] or release.released_at >= now - timedelta(days=settings.release_days)]
+    named = {release.versions[table.name] for release in own if table.name in release.versions}
+    head = DeltaTable(str(table.path(settings))).version()
+    first = unread_from(settings, table)
+    return Spared(tuple(sorted(named)), first if first is not None and first <= head else None)
+
+
+def unread_from(settings: Settings, table: Table) -> int | None:
+    """From which version on the next layer has yet to take a table's commits; None where no stream reads its commits.
+
+    Silver that never ran reads bronze as it is then; gold that never ran reads silver's changes from the beginning.
+    """
+    if table.layer == "bronze":
+        return _unread_by_silver(settings, table)
+    if table not in _FOLLOWERS:
+        return None
+    gold = control.application(settings, "gold")
+    application = gold if table == SILVER_TRANSACTIONS else f"{gold} {table.name}"
+    return 1 + min(_applied(settings, follower, application) for follower in _FOLLOWERS[table])
+
+
+def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:
+    done = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
+    by_record = written.version_upto(DeltaTable(str(bronze.path(settings))), done) + 1 if done else None
+    by_checkpoint = _position(sources.checkpoint(settings, "silver", bronze))
+    return min((position for position in (by_record, by_checkpoint) if position is not None), default=None)
+
+
+def _position(checkpoint: Path) -> int | None:
+    """The version from which a query over a Delta table goes on, by Spark's own files; None where they do not tell.
+
+    A batch that was planned and not ended is repeated: from where the one before it ended.
+    """
+    planned, ended = (checkpoint_files.last(checkpoint, name) for name in ("offsets", "commits"))
+    if planned < 0:
+        return None
+    is_ended = ended >= planned
+    try:
+        if is_ended or not (checkpoint / "offsets" / str(planned - 1)).exists():
+            found = _read_offset(checkpoint / "offsets" / str(planned))
+            return found if is_ended else max(found - 1, 0)
+        return _read_offset(checkpoint / "offsets" / str(planned - 1))
+    except (OSError, ValueError, KeyError, IndexError):
+        return None  # Spark cannot go on from it either
+
+
+def _read_offset(file: Path) -> int:
+    return int(json.loads(file.read_text().splitlines()[-1])["reservoirVersion"])
+
+
+def _applied(settings: Settings, table: Table, application: str) -> int:
+    path = str(table.path(settings))
+    return (DeltaTable(path).transaction_version(application) or 0) if DeltaTable.is_deltatable(path) else 0

@@ -1,0 +1,31 @@
+"""Which versions of a table hold the same rows: those with nothing but upkeep between them. Read from the log, without Spark."""
+
+import json
+from pathlib import Path
+
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+# Operations that move rows or say something about the table, and neither add, change nor remove a row.
+UPKEEP = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+
+
+def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bool:
+    """Whether two versions of a table hold the same rows, as far as the log still tells; in doubt they do not."""
+    first, last = sorted((one, other))
+    return all(is_upkeep(table.path(settings), version) for version in range(first + 1, last + 1))
+
+
+def is_upkeep(path: Path, version: int) -> bool:
+    """Whether the commit of a version left all rows as they were; no, where it is not there to tell."""
+    return operation_of(path, version) in UPKEEP
+
+
+def operation_of(path: Path, version: int) -> str | None:
+    """The name of the operation that made a version of the table at `path`; None where its commit is not there, or does not say."""
+    try:
+        lines = (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    told = (json.loads(line)["commitInfo"].get("operation") for line in lines if '"commitInfo"' in line)
+    return next(told, None)

@@ -1,0 +1,281 @@
+"""The DAG backfill_days: its schedule, its params, who leads for which days, and what reaches the job."""
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped, ParamValidationError, TaskDeferred
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.utils.types import DagRunType
+from pendulum import DateTime
+
+from include.orchestration import backfill
+from include.orchestration.backfill import FAILURE, Range, Rebuild, decide, find_run, read_range
+from include.orchestration.defaults import NO_BACKFILL, dag_of_run
+from include.orchestration.grants import DAY, Run
+from include.orchestration.jobs import job, spark_job
+from spark_jobs import control
+from spark_jobs.settings import read_settings
+from spark_jobs.tables import BACKFILL_GRANTS, GOLD, REBUILT
+from tests.dags.fake_spark import FakeSparkSubmit
+from tests.dags.task_instance import TaskInstance
+
+FIRST = date(2024, 5, 1)
+HOSTILE = ["'; DROP TABLE x", "$(id)", "{{ 7 * 7 }}", "../../etc/passwd", "2024-05-01\n", "٢٠٢٤-05-01", "--tables=x", "x" * 1_000_000]
+AFTER = {"rebuild", "released", "ask_for_decision"}
+
+
+@pytest.fixture
+def dag(dag_bag: DagBag) -> DAG:
+    return dag_bag.dags["backfill_days"]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[date, Run]:
+    """The runs of a backfill of three days, as Airflow tells of them."""
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
+    known = {day: Run(f"backfill__{day}", 0, day, "queued", wanted=(False,)) for day in (FIRST, FIRST + DAY, FIRST + 2 * DAY)}
+    monkeypatch.setattr(backfill, "find_run", known.get)
+    return known
+
+
+def params(**given: Any) -> dict[str, Any]:
+    return {"start": None, "end": None, "tables": [], "dry_run": False} | given
+
+
+def context(ti: TaskInstance, day: date | None, **given: Any) -> Context:
+    """That of a run of a backfill, or by hand where there is no day."""
+    moment = datetime(day.year, day.month, day.day, tzinfo=UTC) if day else None
+    run = SimpleNamespace(run_type="backfill" if day else "manual", run_id=f"backfill__{day}", clear_number=0, logical_date=moment)
+    return ti.context(dag_run=run, params=params(**given))
+
+
+# The schedule
+
+
+def test_a_backfill_finds_its_days_and_nothing_runs_by_itself(dag: DAG) -> None:
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert stored.timetable.periodic
+    assert stored.next_dagrun_info(last_automated_run_info=None) is None
+    found = stored.iter_dagrun_infos_between(datetime(2012, 2, 28, tzinfo=UTC), datetime(2012, 3, 1, tzinfo=UTC))
+    days = [info.data_interval for info in found if info.data_interval]
+    assert [f"{day.start:%m-%d} {day.end:%m-%d}" for day in days] == ["02-28 02-29", "02-29 03-01", "03-01 03-02"]  # both ends are included
+    assert not any(task.depends_on_past for task in dag.tasks)  # one failed day would hold up all others
+
+
+def test_the_run_of_a_verdict_tells_its_dag(dag: DAG) -> None:
+    moment = DateTime(2026, 11, 20, 12, tzinfo=UTC)
+    timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
+    by_hand, by_form = (
+        timetable.generate_run_id(run_type=kind, run_after=moment, data_interval=None)
+        for kind in (DagRunType.MANUAL, DagRunType.BACKFILL_JOB)
+    )
+    assert DagRunType.from_run_id(by_hand) == DagRunType.MANUAL
+    assert {dag_of_run(by_hand), dag_of_run(by_form)} == {"backfill_days"}
+    assert {dag_of_run(f"{kind}__2026-11-20T12:00:00+00:00") for kind in NO_BACKFILL} == {"medallion"}
+
+
+def test_a_run_of_any_date_has_all_tasks(dag: DAG) -> None:
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert {(task.start_date, task.end_date) for task in stored.tasks} == {(None, None)}  # a run by hand lacks tasks that have ended
+
+
+def test_days_share_one_application_and_groups_follow_each_other(dag: DAG) -> None:
+    rebuild = dag.get_task("rebuild")
+    assert rebuild.max_active_tis_per_dag == 1
+    assert rebuild.retries == 10
+    assert dag.get_task("find_days").get_flat_relative_ids(upstream=False) == AFTER
+    assert rebuild.get_flat_relative_ids(upstream=False) == AFTER - {"rebuild"}
+    assert dag.get_task("released").upstream_task_ids == {"rebuild"}  # the job judges and releases: a gate here would race with medallion
+
+
+# The params
+
+
+@pytest.mark.parametrize("value", [None, "2024-05-01", "2024-05-01T12:30", "2024-05-01T12:30:00.5Z", "2024-05-01 12:30+02:00"])
+def test_moments_that_are_accepted(dag: DAG, value: str | None) -> None:
+    assert dag.params.get_param("start").resolve(value) == value
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, "", "now", "2024-05", 7, ["2024-05-01"], True], ids=lambda value: repr(value)[:30])
+def test_moments_that_are_refused(dag: DAG, value: Any) -> None:
+    for name in ("start", "end"):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize(
+    "value", [["gold.x"], ["bronze.transactions"], [*REBUILT, REBUILT[0]], "gold.daily_totals", [HOSTILE[0]], [7], {}, True]
+)
+def test_tables_that_are_refused(dag: DAG, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param("tables").resolve(value)
+
+
+def test_every_table_of_silver_and_gold_may_be_chosen(dag: DAG) -> None:
+    assert dag.params.get_param("tables").resolve(list(REBUILT)) == list(REBUILT)
+    assert {table.name for table in GOLD} < set(REBUILT)
+
+
+@pytest.mark.parametrize("value", ["true", 1, None, []])
+def test_dry_run_takes_a_boolean_only(dag: DAG, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param("dry_run").resolve(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, "found no start and end"),
+        ({"start": "2024-05-01"}, "found no start and end"),
+        ({"start": "2024-05-02", "end": "2024-05-01"}, "expected a start before the end"),
+        ({"start": "2024-05-01T00:00+01:00", "end": "2024-04-30T23:00Z"}, "expected a start before the end"),
+        ({"start": "1924-05-01", "end": "2024-05-01"}, "silver holds nothing older"),
+        ({"start": "2001-01-01", "end": "2024-05-01"}, "found a range of 8521 days, expected at most 3660"),
+        ({"start": "2024-02-30", "end": "2024-05-01"}, "the start cannot be read"),
+        ({"start": "2024-02-01", "end": "9999-12-31T23:59-23:59"}, "the end cannot be read"),
+        *(({"start": text, "end": "2024-05-01"}, "the start cannot be read") for text in HOSTILE),
+        ({"start": "2024-02-01", "end": "2024-05-01", "tables": ["gold.x"]}, "not allowed"),
+        ({"start": "2024-02-01", "end": "2024-05-01", "tables": "gold.daily_totals"}, "not allowed"),
+        ({"start": "2024-02-01", "end": "2024-05-01", "dry_run": "yes"}, "not allowed"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_range_that_cannot_be_used_is_refused_in_one_line(given: dict[str, Any], found: str) -> None:
+    with pytest.raises(AirflowFailException, match=found) as refused:
+        read_range(params(**given))
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(refused.value)) < 700
+
+
+def test_a_range_reaches_the_job_as_arguments_to_the_minute() -> None:
+    asked = read_range(params(start="2024-05-01T12:30+02:00", end="2024-05-01T11:00", tables=["gold.daily_totals", "silver.transactions"]))
+    tables = ["--tables", "silver.transactions", "gold.daily_totals"]
+    assert asked.arguments() == ["backfill", "--start=2024-05-01T10:30:00Z", "--end=2024-05-01T11:00:00Z", *tables, "--publish"]
+    assert read_range(asked.to_xcom()) == asked
+    dry = read_range(params(start="2024-05-01", end="2024-05-02", dry_run=True))
+    assert dry.arguments() == ["backfill", "--start=2024-05-01T00:00:00Z", "--end=2024-05-02T00:00:00Z", "--dry-run"]
+
+
+# find_days
+
+
+def test_one_run_leads_and_the_others_wait_for_its_end_without_a_process(dag: DAG, runs: dict[date, Run]) -> None:
+    find_days: Any = dag.get_task("find_days")
+    asked = find_days.execute(context(TaskInstance(), FIRST + DAY, dry_run=False))
+    assert asked == Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 4, tzinfo=UTC)).to_xcom()
+
+    runs[FIRST + DAY] = Run("backfill__2024-05-02", 0, FIRST + DAY, "running", wanted=(False,))
+    with pytest.raises(TaskDeferred) as waiting:
+        find_days.execute(context(TaskInstance(), FIRST))
+    assert waiting.value.trigger.run_ids == ["backfill__2024-05-02"]
+    assert set(waiting.value.trigger.states) == {"success", "failed", "queued"}
+
+    runs[FIRST + DAY] = Run("backfill__2024-05-02", 0, FIRST + DAY, "success", datetime.now(UTC), (False,))
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        getattr(find_days, waiting.value.method_name)(context(TaskInstance(), FIRST), event="the trigger's")
+    assert set(skipped.value.tasks) == AFTER
+
+
+def test_a_run_fails_as_its_leader_did_and_says_why(dag: DAG, runs: dict[date, Run]) -> None:
+    decide(runs[FIRST])
+    runs[FIRST] = Run(runs[FIRST].run_id, 0, FIRST, "failed", datetime.now(UTC), (False,))
+    ti = TaskInstance({("rebuild", FAILURE): "backfill: exit code 1: the disk is full"})
+    find_days: Any = dag.get_task("find_days")
+    with pytest.raises(AirflowFailException) as failed:
+        find_days.execute(context(ti, FIRST + DAY))
+    line = "the run backfill__2024-05-01, for 2024-05-01, which rebuilds this day too, failed: backfill: exit code 1: the disk is full"
+    assert str(failed.value) == line
+
+
+def test_grants_are_on_record(runs: dict[date, Run]) -> None:
+    leader, days = decide(runs[FIRST])
+    assert (leader.run_id, days) == ("backfill__2024-05-01", list(runs))
+    rows = control.read(read_settings(), BACKFILL_GRANTS).to_pylist()
+    assert {(row["run_id"], row["leader"]) for row in rows} == {(run.run_id, leader.run_id) for run in runs.values()}
+
+
+def test_a_backfill_takes_no_start_and_end_of_its_form(dag: DAG, runs: dict[date, Run]) -> None:
+    find_days: Any = dag.get_task("find_days")
+    with pytest.raises(AirflowFailException, match="the dates of the Backfill form are the range"):
+        find_days.execute(context(TaskInstance(), FIRST, start="2024-05-01"))
+    assert control.read(read_settings(), BACKFILL_GRANTS).num_rows == 0
+
+
+def test_a_run_by_hand_rebuilds_what_it_asks_for_and_leads_for_nobody(dag: DAG, runs: dict[date, Run]) -> None:
+    find_days: Any = dag.get_task("find_days")
+    asked = find_days.execute(
+        context(TaskInstance(), None, start="2024-05-01T10:00Z", end="2024-05-01T10:01Z", tables=["gold.debit_share"])
+    )
+    assert asked == {"start": "2024-05-01T10:00:00Z", "end": "2024-05-01T10:01:00Z", "tables": ["gold.debit_share"], "dry_run": False}
+    with pytest.raises(AirflowFailException, match="found no start and end"):
+        find_days.execute(context(TaskInstance(), None))
+    assert control.read(read_settings(), BACKFILL_GRANTS).num_rows == 0
+
+
+def test_a_run_of_another_time_of_day_or_by_hand_is_no_run_of_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.execution_time import comms, task_runner
+
+    midnight, asked = datetime(2024, 5, 1, tzinfo=UTC), []
+    found: dict[str, Any] = {"dag_id": "backfill_days", "run_id": "x", "clear_number": 2, "run_after": midnight, "start_date": None}
+    found |= dict.fromkeys(["data_interval_start", "data_interval_end", "end_date", "partition_key"])
+    found |= {"state": "running", "consumed_asset_events": [], "conf": {"tables": ["gold.debit_share"], "dry_run": True}}
+
+    def answer(run_type: str, logical_date: datetime) -> Run | None:
+        result = comms.PreviousDagRunResult.model_validate({"dag_run": found | {"run_type": run_type, "logical_date": logical_date}})
+
+        def send(question: comms.GetPreviousDagRun) -> comms.PreviousDagRunResult:
+            asked.append(question.logical_date)
+            return result
+
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
+        return find_run(FIRST)
+
+    assert answer("backfill", midnight) == Run("x", 2, FIRST, "running", None, ("gold.debit_share", True))
+    assert answer("backfill", midnight - DAY) is None
+    assert answer("manual", midnight) is None
+    assert all(midnight < moment < midnight + timedelta(seconds=1) for moment in asked)
+
+
+# rebuild
+
+
+def rebuild(spark: FakeSparkSubmit, ending: str, ti: TaskInstance) -> None:
+    with DAG("d", schedule=None):
+        task: Any = spark_job("backfill", task_id="rebuild", operator=Rebuild)
+        task >> job("release")
+    spark.prepare(task, ending).execute(ti.context())
+
+
+def test_the_job_gets_the_range_of_find_days_and_no_shell_sees_it(spark_submit: FakeSparkSubmit) -> None:
+    asked = Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 3, tzinfo=UTC), ("gold.daily_totals", "gold.debit_share"))
+    rebuild(spark_submit, "exit 0", TaskInstance({("find_days", "return_value"): asked.to_xcom()}))
+    assert spark_submit.arguments()[-len(asked.arguments()) :] == asked.arguments()
+
+
+def test_a_dry_run_leaves_out_gates_and_release(spark_submit: FakeSparkSubmit) -> None:
+    asked = Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 3, tzinfo=UTC), dry_run=True)
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        rebuild(spark_submit, "exit 0", TaskInstance({("find_days", "return_value"): asked.to_xcom()}))
+    assert skipped.value.tasks == ["release"]
+
+
+@pytest.mark.parametrize(("exit_code", "final"), [(5, False), (1, False), (2, True), (3, True)])
+def test_why_it_failed_is_kept_for_those_who_wait(spark_submit: FakeSparkSubmit, exit_code: int, final: bool) -> None:
+    asked = Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 3, tzinfo=UTC))
+    ti = TaskInstance({("find_days", "return_value"): asked.to_xcom()})
+    with pytest.raises(AirflowException) as failed:
+        rebuild(spark_submit, f"echo 'why it failed'; exit {exit_code}", ti)
+    assert isinstance(failed.value, AirflowFailException) is final
+    assert ti.pushed[FAILURE] == str(failed.value)
+    assert "why it failed" in ti.pushed[FAILURE]
+
+
+def test_without_a_range_nothing_is_started(spark_submit: FakeSparkSubmit) -> None:
+    with pytest.raises(AirflowFailException, match="found no start and end"):
+        rebuild(spark_submit, "exit 0", TaskInstance())
+    assert not (spark_submit.home / "arguments").exists()

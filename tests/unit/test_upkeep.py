@@ -1,0 +1,237 @@
+"""What upkeep joins, what it spares, and what of a table's files and log goes. Without a JVM."""
+
+import os
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from spark_jobs import control, log_files, spared, tables, upkeep
+from spark_jobs.run import main
+from spark_jobs.settings import Settings, read_settings
+from spark_jobs.spared import Spared
+from spark_jobs.tables import (
+    BATCHES,
+    BRONZE_ACCOUNTS,
+    CORRECTIONS,
+    DAILY_TOTALS,
+    QUALITY_RESULTS,
+    SILVER_ACCOUNTS,
+    SILVER_TRANSACTIONS,
+    Table,
+)
+from spark_jobs.upkeep import Report
+from spark_jobs.versions import hold_same_rows
+from tests.aging import age, data_files, follow
+
+NOTHING = Spared((), None)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings({"LEDGER_HOME": str(tmp_path)})
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def no_session() -> NoReturn:
+    pytest.fail("a session was started")
+
+
+def grow(settings: Settings, table: Table, commits: int, first: int = 1) -> None:
+    """Append a row in each of so many commits; of the table's columns only _batch or nothing is set."""
+    tables.ensure_tables(settings, [table])
+    schema = pa.schema(table.delta_schema().to_arrow())
+    for number in range(first, first + commits):
+        row = {"_batch": number} if "_batch" in schema.names else {}
+        row |= {name: number for name in ("transactions",) if name in schema.names}
+        write_deltalake(str(table.path(settings)), pa.Table.from_pylist([row], schema), mode="append")
+
+
+def optimize(settings: Settings, table: Table) -> None:
+    assert DeltaTable(str(table.path(settings))).optimize.compact()["numFilesRemoved"]
+
+
+def rows_at(settings: Settings, table: Table, version: int | None = None) -> int:
+    """How many rows can really be read."""
+    found = control.query(DeltaTable(str(table.path(settings)), version=version), "select count(transactions) as n from t")
+    return int(found["n"][0].as_py())
+
+
+def test_files_go_when_they_are_old_and_no_offered_release_names_them(settings: Settings) -> None:
+    """Versions: 1 to 3 appends, 4 joins them, 5 and 6 appends, 7 joins all. A release names version 5."""
+    grow(settings, DAILY_TOTALS, 3)
+    optimize(settings, DAILY_TOTALS)
+    grow(settings, DAILY_TOTALS, 2, first=4)
+    optimize(settings, DAILY_TOTALS)
+    path, everything = DAILY_TOTALS.path(settings), data_files(settings, DAILY_TOTALS)
+    for name in ("part-of-one-who-died.parquet", "deletion_vector_a.bin"):
+        shutil.copy(next(path.glob("*.parquet")), path / name)
+    keep = Spared((5, 7), None)
+    age(settings, DAILY_TOTALS, days=7.9)  # files stay for eight days
+    assert upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+    age(settings, DAILY_TOTALS, days=30)
+    (path / "part-of-one-who-writes.parquet").write_bytes(b"x")
+    assert upkeep.remove_files(settings, DAILY_TOTALS, Spared((1, 5, 7), None), now())[0] == 4  # 2, 3, what 6 brought, and the dead one's
+    assert rows_at(settings, DAILY_TOTALS, 1) == 1
+    removed, size = upkeep.remove_files(settings, DAILY_TOTALS, keep, now())
+    assert (removed, size > 0) == (1, True)
+    assert (path / "deletion_vector_a.bin").exists()
+    assert (path / "part-of-one-who-writes.parquet").exists()
+    assert len(everything - data_files(settings, DAILY_TOTALS)) == 4
+    assert [rows_at(settings, DAILY_TOTALS, version) for version in (4, 5, 7, None)] == [3, 4, 5, 5]
+    assert DeltaTable(str(path)).version() == 7  # nothing was committed
+    assert upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+
+
+def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
+    grow(settings, SILVER_TRANSACTIONS, 3)
+    optimize(settings, SILVER_TRANSACTIONS)
+    age(settings, SILVER_TRANSACTIONS, days=30)
+    before = data_files(settings, SILVER_TRANSACTIONS)
+    told = "no file is removed before gold has taken version {}, which is older than files are kept: run gold"
+    for upto, expected in ((None, 1), (2, 3)):
+        if upto:
+            follow(settings, upto)
+        keep = spared.spared(settings, SILVER_TRANSACTIONS, now())
+        assert keep == Spared((), expected)
+        assert upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now()) == told.format(expected)
+        report = upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now()) if upto else None
+        assert report is None or (report.removed_files, report.waits) == (0, told.format(expected))
+    assert data_files(settings, SILVER_TRANSACTIONS) == before
+    follow(settings, 3)  # version 4 only moved rows
+    report = upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    assert (report.removed_files, report.waits) == (3, None)
+    assert re.match(r"silver.transactions: 1 files \(0.0 MB\) are now 1 \(0.0 MB\), removed 3 files \(0.0 MB\) and 0 commits", str(report))
+    again = upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    assert (str(again), Report.of(again.as_facts())) == ("silver.transactions: nothing to do, 1 files (0.0 MB)", again)
+
+
+def test_each_follower_of_silver_counts(settings: Settings) -> None:
+    grow(settings, SILVER_TRANSACTIONS, 2)
+    grow(settings, SILVER_ACCOUNTS, 2)
+    follow(settings, 2)
+    assert spared.unread_from(settings, SILVER_TRANSACTIONS) == 3
+    assert spared.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING
+    assert spared.unread_from(settings, SILVER_ACCOUNTS) == 1
+    follow(settings, 2, "gold silver.accounts", tables.DISTRICT_MINUTES)
+    assert spared.unread_from(settings, SILVER_ACCOUNTS) == 3
+    assert spared.unread_from(settings, DAILY_TOTALS) is None
+    assert spared.unread_from(settings, BRONZE_ACCOUNTS) is None  # silver never ran: it will read the table as it is then
+
+
+def test_silver_counts_by_its_record_and_by_its_checkpoint(settings: Settings) -> None:
+    tables.ensure_tables(settings, [BRONZE_ACCOUNTS])
+    path, schema = BRONZE_ACCOUNTS.path(settings), pa.schema(BRONZE_ACCOUNTS.delta_schema().to_arrow())
+    for batch in (1, 2, 3):
+        properties = CommitProperties(custom_metadata={"userMetadata": f'{{"batch": {batch}}}'})
+        rows = pa.Table.from_pylist([{"_batch": batch, "_ingested_on": now().date()}], schema)
+        write_deltalake(str(path), rows, mode="append", commit_properties=properties)
+    control.append(settings, BATCHES, [{"job": "silver", "table": "silver.accounts", "first_batch": 1, "last_batch": 2}])
+    assert spared.unread_from(settings, BRONZE_ACCOUNTS) == 3
+    checkpoint = settings.checkpoints / "silver" / "bronze.accounts"
+    cases = (("offsets/0", 2, 1), ("commits/0", 2, 2), ("offsets/1", 4, 2), ("commits/1", 4, 3))
+    for name, reached, expected in cases:  # planned, ended; a batch that was only planned is repeated
+        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint / name).write_text(f'v1\n{{}}\n{{"reservoirVersion":{reached},"index":-1}}')
+        assert spared.unread_from(settings, BRONZE_ACCOUNTS) == expected
+    (checkpoint / "offsets/1").write_text("")  # half written: silver goes on by its record
+    assert spared.unread_from(settings, BRONZE_ACCOUNTS) == 3
+
+
+def log_of(settings: Settings, table: Table) -> list[int]:
+    return sorted(log_files.read_log(table.path(settings)).written_at)
+
+
+def test_commits_go_from_the_oldest_up_to_what_is_needed(settings: Settings) -> None:
+    grow(settings, DAILY_TOTALS, 30)
+    path = DAILY_TOTALS.path(settings)
+    for version in (5, 10, 15, 20, 25):
+        DeltaTable(str(path), version=version).create_checkpoint()
+    age(settings, DAILY_TOTALS, days=40)
+    grow(settings, DAILY_TOTALS, 2, first=31)
+    for name in (f"{12:020}.crc", f".{26:020}.json.crc", f".{2:020}.json.crc"):
+        (path / "_delta_log" / name).write_text("{}")
+        os.utime(path / "_delta_log" / name, (0, 0))
+    for keep, first in ((Spared((9, 30), None), 5), (Spared((30,), 17), 15), (Spared((), 31), 25), (NOTHING, 25)):
+        before = log_of(settings, DAILY_TOTALS)[0]
+        assert upkeep.clean_log(settings, DAILY_TOTALS, keep, now()) == first - before
+        assert log_of(settings, DAILY_TOTALS) == list(range(first, 33))
+        assert rows_at(settings, DAILY_TOTALS, first) == first
+    assert rows_at(settings, DAILY_TOTALS) == 32
+    assert list((path / "_delta_log").glob("*.crc")) == []
+    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+
+
+def test_a_young_log_and_one_without_a_checkpoint_stay(settings: Settings) -> None:
+    grow(settings, DAILY_TOTALS, 12)
+    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    age(settings, DAILY_TOTALS, days=40)
+    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    part = DAILY_TOTALS.path(settings) / "_delta_log" / f"{8:020}.checkpoint.0000000001.0000000002.parquet"
+    part.write_bytes(b"")  # the other half was never written
+    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert log_of(settings, DAILY_TOTALS) == list(range(13))
+
+
+def test_of_many_checkpoints_the_first_of_every_thousand_commits_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "_delta_log"
+    folder.mkdir()
+    for version in range(0, 2_500, 10):
+        (folder / f"{version:020}.checkpoint.parquet").write_bytes(b"")
+        (folder / f"{version:020}.json").write_text("")
+    log_files.clean(log_files.read_log(tmp_path), keep_from=0, settled=now() - DAY)
+    assert len(log_files.read_log(tmp_path).checkpoints) == 250  # a reader may be opening one
+    log_files.clean(log_files.read_log(tmp_path), keep_from=0, settled=now() + DAY)
+    left = log_files.read_log(tmp_path)
+    assert sorted(left.checkpoints) == [0, 1_000, 2_000, 2_470, 2_480, 2_490]
+    assert len(left.written_at) == 250
+
+
+def test_a_clock_that_was_set_back_makes_no_commit_look_old(settings: Settings) -> None:
+    grow(settings, DAILY_TOTALS, 3)
+    log = log_files.read_log(DAILY_TOTALS.path(settings))
+    os.utime(log.folder / f"{2:020}.json", (0, 0))
+    log = log_files.read_log(DAILY_TOTALS.path(settings))
+    assert log.newest_before(now() - DAY) is None
+    assert log.newest_before(now() + DAY) == 3
+
+
+def test_versions_with_nothing_but_upkeep_between_them_hold_the_same_rows(settings: Settings) -> None:
+    grow(settings, DAILY_TOTALS, 3)
+    optimize(settings, DAILY_TOTALS)
+    DeltaTable(str(DAILY_TOTALS.path(settings))).alter.set_table_properties({"delta.logRetentionDuration": "interval 31 days"})
+    grow(settings, DAILY_TOTALS, 1, first=4)
+
+    def same(one: int, other: int) -> bool:
+        return hold_same_rows(settings, DAILY_TOTALS, one, other)
+
+    assert [same(3, 5), same(5, 3), same(4, 4)] == [True, True, True]
+    assert [same(2, 3), same(2, 5), same(5, 6), same(6, 7)] == [False, False, False, False]
+
+
+def test_control_tables_are_joined_without_a_jvm(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: dict[Table, list[dict[str, Any]]] = {
+        BATCHES: [{"run_id": str(number), "finished_at": now()} for number in range(25)],
+        QUALITY_RESULTS: [{"run_id": str(number), "failed_expectations": ["a", str(number)][: number % 3]} for number in range(25)],
+        CORRECTIONS: [{"_offset": number, "value": bytes([number, 255])} for number in range(25)],
+    }
+    for table, added in rows.items():
+        for number, row in enumerate(added, start=1):
+            control.append(settings, table, [row], once=("x", number))
+    before = {table: sorted(map(str, control.read(settings, table).to_pylist())) for table in rows}
+    monkeypatch.setenv("LEDGER_HOME", str(settings.home))
+    monkeypatch.setattr("spark_jobs.run.start_session", lambda *_: no_session())
+    assert main(["maintenance", "--wait", "0"]) == 0
+    for table in rows:
+        delta = DeltaTable(str(table.path(settings)))
+        assert (len(delta.file_uris()), delta.transaction_version("x")) == (1, 25)
+        assert sorted(map(str, control.read(settings, table).to_pylist())) == before[table]
