@@ -168,7 +168,8 @@ class Stream:
         progress = query.lastProgress
         if progress is None or progress.batchId == self._last_batch or not progress.sources:
             return
-        self._reach(json.loads(progress.sources[0].endOffset or "{}").get(self.topic, {}))
+        if ends := json.loads(progress.sources[0].endOffset):  # null in a trigger that found no partition
+            self._reach(ends.get(self.topic, {}))
         records, seconds = progress.numInputRows, progress.durationMs.get("triggerExecution", 0) / 1000
         if not records:
             return

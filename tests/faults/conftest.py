@@ -4,26 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from include.stack import kafka
 from include.stack.processes import mark
-from include.stack.shutdown import stop_parts
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.topics import ensure_topics
+from tests.brokers import running_broker
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A home with a broker, in the environment of this process; whatever was started for it is stopped."""
     home = tmp_path_factory.mktemp("faults")
-    try:
-        if started := kafka.launch(home):
-            kafka.wait(home, started)
-        bootstrap = kafka.own_bootstrap(home) or ""
-        ensure_topics(bootstrap)
+    with running_broker(home) as bootstrap:
         environ = {"LEDGER_HOME": str(home), "LEDGER_KAFKA_BOOTSTRAP": bootstrap, **mark(home, "test")}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environ.items():
                 patch.setenv(name, value)
             yield read_settings()
-    finally:
-        stop_parts(home, None, lambda _: None)

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from include.producer import Message, publish
-from include.stack import airflow, kafka
+from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
-from include.stack.shutdown import stop_parts
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.topics import ensure_topics
+from tests.brokers import running_broker
 from tests.integration import waves
 from tests.integration.ledger import ALL_STEPS, Ledger
 from tests.listeners import HOST, MailServer, Webhook, listening, port_of
@@ -44,16 +43,8 @@ class Broker:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with the source topics, for the tests that need no more of the stack."""
-    home = tmp_path_factory.mktemp("broker")
-    try:
-        if started := kafka.launch(home):
-            kafka.wait(home, started)
-        bootstrap = kafka.own_bootstrap(home)
-        assert bootstrap
-        ensure_topics(bootstrap)
+    with running_broker(tmp_path_factory.mktemp("broker")) as bootstrap:
         yield Broker(bootstrap)
-    finally:
-        stop_parts(home, None, lambda _: None)
 
 
 @dataclass(frozen=True)

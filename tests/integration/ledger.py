@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from include.stack.processes import find_all, mark, stop, wait_for_end
@@ -23,7 +24,7 @@ from spark_jobs.settings import ROOT, Settings, read_settings
 from spark_jobs.tables import Table
 
 Row = dict[str, Any]
-JOB_SECONDS = 240
+JOB_SECONDS = 480  # a busy machine may be slow; a job that waits for ever is found nevertheless
 NO_STACK = "127.0.0.1:9"  # the discard port: nothing listens there
 
 ALL_STEPS = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
@@ -57,7 +58,11 @@ class Ledger:
     def try_run(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a job to its end and to that of every process it started."""
         with self.running(command, **more) as process:
-            output, errors = process.communicate(timeout=JOB_SECONDS)
+            try:
+                output, errors = process.communicate(timeout=JOB_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                pytest.fail(f"{command} did not end within {JOB_SECONDS} s; it said:\n{process.communicate(timeout=60)[1]}")
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     def run(self, *commands: str) -> None:

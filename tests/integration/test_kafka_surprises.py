@@ -15,14 +15,12 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from deltalake import DeltaTable
 
-from include.stack import kafka
-from include.stack.shutdown import stop_parts
 from spark_jobs import control, leases, tables
 from spark_jobs.bronze import offsets
 from spark_jobs.bronze.checkpoints import open_checkpoint
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS, Table
-from spark_jobs.topics import ensure_topics
+from tests.brokers import running_broker
 from tests.integration.ledger import Ledger, await_that
 from tests.integration.surprises import Headers, Place, Sent
 
@@ -34,15 +32,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
-    home = tmp_path_factory.mktemp("surprises")
-    try:
-        if started := kafka.launch(home):
-            kafka.wait(home, started)
-        bootstrap = kafka.own_bootstrap(home) or ""
-        ensure_topics(bootstrap)
+    with running_broker(tmp_path_factory.mktemp("surprises")) as bootstrap:
         yield Sent(bootstrap)
-    finally:
-        stop_parts(home, None, lambda _: None)
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,10 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from include.producer import Message
-from include.stack import kafka
-from include.stack.shutdown import stop_parts
 from spark_jobs import control, leases, tables
 from spark_jobs.bronze.checkpoints import open_checkpoint
 from spark_jobs.tables import Table
-from spark_jobs.topics import ensure_topics
+from tests.brokers import running_broker
 from tests.integration import waves
 from tests.integration.checks import assert_bronze_is, assert_silver_follows
 from tests.integration.conftest import Broker, Wave
@@ -43,15 +41,8 @@ def killed(broker: Broker, first_wave: Wave, second_wave: list[Message], tmp_pat
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker whose topics may be spoilt."""
-    home = tmp_path_factory.mktemp("own")
-    try:
-        if started := kafka.launch(home):
-            kafka.wait(home, started)
-        bootstrap = kafka.own_bootstrap(home) or ""
-        ensure_topics(bootstrap)
+    with running_broker(tmp_path_factory.mktemp("own")) as bootstrap:
         yield bootstrap
-    finally:
-        stop_parts(home, None, lambda _: None)
 
 
 def test_what_was_removed_comes_back_and_the_stream_goes_on(broker: Broker, killed: Ledger, tmp_path: Path) -> None:

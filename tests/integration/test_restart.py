@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,6 @@ def test_bronze_killed_stopped_and_without_its_checkpoint(broker: Broker, tmp_pa
     with ledger.running("bronze") as bronze:
         await_that(lambda: held(ledger) == len(broker.sent))
         assert_bronze_is(ledger, broker.sent)
-        refused_while_it_runs(ledger, bronze)
         tended_while_it_runs(ledger)
         before = begun_batches(ledger)
         broker.send(few_more(broker.sent, "third"))
@@ -96,13 +94,6 @@ def test_bronze_killed(broker: Broker, first_wave: Wave, second_wave: list[Messa
     ledger.kill_at(point, "bronze --available-now")
     ledger.run("bronze --available-now")
     assert_bronze_is(ledger, broker.sent)
-
-
-def refused_while_it_runs(ledger: Ledger, bronze: subprocess.Popen[str]) -> None:
-    """A second bronze ends at once, with one line that says who holds the lease."""
-    second = ledger.try_run("bronze")
-    assert (second.returncode, second.stderr.count("\n")) == (5, 1)
-    assert f"bronze (process {bronze.pid} on " in second.stderr
 
 
 def tended_while_it_runs(ledger: Ledger) -> None:
