@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from include.producer import Message
 from spark_jobs import tables
+from spark_jobs.bronze import heartbeat
 from spark_jobs.versions import operation_of
 from tests.integration import waves
 from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
@@ -50,7 +51,7 @@ def test_bronze_killed_stopped_and_without_its_checkpoint(broker: Broker, tmp_pa
         broker.send(waves.split_plan()[0])
     ledger.kill_at("after bronze.transactions", "bronze --available-now")
     with ledger.running("bronze") as bronze:
-        await_that(lambda: held(ledger) == len(broker.sent))
+        await_that(lambda: ingests(ledger, bronze.pid) and held(ledger) == len(broker.sent))
         assert_bronze_is(ledger, broker.sent)
         tended_while_it_runs(ledger)
         before = begun_batches(ledger)
@@ -94,6 +95,12 @@ def test_bronze_killed(broker: Broker, first_wave: Wave, second_wave: list[Messa
     ledger.kill_at(point, "bronze --available-now")
     ledger.run("bronze --available-now")
     assert_bronze_is(ledger, broker.sent)
+
+
+def ingests(ledger: Ledger, pid: int) -> bool:
+    """Whether this process has become the ingestion; the one before it may have left nothing to ingest."""
+    beat = heartbeat.read_one(ledger.settings, "bronze")
+    return beat is not None and (beat.state, beat.facts["process"]["pid"]) == (heartbeat.RUNNING, pid)
 
 
 def tended_while_it_runs(ledger: Ledger) -> None:
