@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.session import s3_conf, start_session
 from spark_jobs.settings import read_settings
 
-# Tests of one group run one after the other in one process, so that beside Spark runs at most one more heavy thing.
-GROUPS = {"spark": "spark", "integration": "stack", "faults": "stack", "expectations": "expectations"}  # folder -> group
+# Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
+GROUPS = {"spark": "spark", "integration": "stack", "faults": "faults", "expectations": "expectations"}  # folder -> group
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
 SMALL_FRAMES = {
@@ -22,7 +22,7 @@ SMALL_FRAMES = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-MARKERS = {"spark": "spark", "integration": "stack", "airflow": "stack", "faults": "stack"}
+MARKERS = {"spark": {"spark"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
 
 
 def group_of(nodeid: str) -> str | None:
@@ -33,9 +33,9 @@ def group_of(nodeid: str) -> str | None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a test whose markers ask for another group than that of its folder."""
     for item in items:
-        asked = {MARKERS[mark.name] for mark in item.iter_markers() if mark.name in MARKERS}
-        if asked - {group_of(item.nodeid)}:
-            raise pytest.UsageError(f"{item.nodeid}: its markers ask for group {sorted(asked)}: put it into a folder of {GROUPS}")
+        asked = [MARKERS[mark.name] for mark in item.iter_markers() if mark.name in MARKERS]
+        if any(group_of(item.nodeid) not in groups for groups in asked):
+            raise pytest.UsageError(f"{item.nodeid}: its markers ask for the groups {asked}: put it into a folder of {GROUPS}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,7 @@
 """A re-drive by command line, with a file of corrections, through gates and gold to a release."""
 
 import json
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,7 +11,7 @@ from spark_jobs.releases import has_unreleased_batches, newest_release
 from tests.integration import oracle
 from tests.integration.checks import assert_gold_follows, assert_rows
 from tests.integration.conftest import Wave
-from tests.integration.ledger import ALL_STEPS, Row
+from tests.integration.ledger import ALL_STEPS, Ledger, Row
 
 pytestmark = pytest.mark.integration
 
@@ -21,16 +21,26 @@ def line(row: Row, value: str) -> str:
     return json.dumps({**place, "value": value, "who": "Ada", "why": "typed wrong"})
 
 
-def test_corrected_rows_take_their_old_places_and_gold_follows(first_wave: Wave, tmp_path: Path) -> None:
-    """Some get an id of their own, others that of a row which came later and is a duplicate from now on."""
-    ledger = first_wave.saved.copy(tmp_path / "home")
+@dataclass(frozen=True)
+class Driven:
+    """A pipeline after a re-drive of some rows, and what silver must hold."""
+
+    ledger: Ledger
+    split: oracle.Transactions
+
+
+@pytest.fixture(scope="module")
+def driven(first_wave: Wave, tmp_path_factory: pytest.TempPathFactory) -> Driven:
+    """Some rows get an id of their own, others that of a row which came later and is a duplicate from now on."""
+    folder = tmp_path_factory.mktemp("driven")
+    ledger = first_wave.saved.copy(folder / "home")
     bronze = sorted(ledger.rows(tables.BRONZE_TRANSACTIONS), key=oracle.arrival)
     broken = [row for row in bronze if oracle.broken_rule(row)]
     rule, wrong = oracle.broken_rule(broken[0]), broken[:8]
     last = [row for row in bronze if oracle.injected(row) is None][-8:]
     values = [json.dumps(json.loads(row["value"]) | {"amount": 7}) for row in last]
     values[4:] = [json.dumps(json.loads(value) | {"transactionId": f"T-corrected-{number}"}) for number, value in enumerate(values[4:])]
-    file = tmp_path / "corrections.jsonl"
+    file = folder / "corrections.jsonl"
 
     file.write_text("\n".join([line(wrong[0], values[0]), line(last[0], values[0])]))
     refused = ledger.try_run(f"redrive --rule {rule} --table silver.transactions --corrections {file}")
@@ -46,16 +56,24 @@ def test_corrected_rows_take_their_old_places_and_gold_follows(first_wave: Wave,
         row | {"value": corrected[oracle.place(row)], "headers": []} if oracle.place(row) in corrected else row for row in bronze
     )
     assert {oracle.place(row) for row in split.duplicates} >= {oracle.place(row) for row in last[:4]}
-    assert_rows(ledger, tables.SILVER_TRANSACTIONS, split.first.values())
-    assert_rows(ledger, tables.TRANSACTIONS_DUPLICATES, split.duplicates)
-    assert_rows(ledger, tables.TRANSACTIONS_QUARANTINE, split.quarantine)
     judged = {oracle.place(row): row["outcome"] for row in ledger.rows(tables.REDRIVES)}
     others = {oracle.place(row) for row in broken if oracle.broken_rule(row) == rule} - corrected.keys()
     assert judged == dict.fromkeys(corrected, "transactions") | dict.fromkeys(others, "quarantine")
-
     assert has_unreleased_batches(ledger.settings)
+    return Driven(ledger, split)
+
+
+def test_corrected_rows_take_their_old_places(driven: Driven) -> None:
+    assert_rows(driven.ledger, tables.SILVER_TRANSACTIONS, driven.split.first.values())
+    assert_rows(driven.ledger, tables.TRANSACTIONS_DUPLICATES, driven.split.duplicates)
+    assert_rows(driven.ledger, tables.TRANSACTIONS_QUARANTINE, driven.split.quarantine)
+
+
+@pytest.mark.soak  # the same in tests/spark/test_redrive.py and test_gold_changes.py, without the gates between
+def test_gold_follows_and_is_released(driven: Driven) -> None:
+    ledger = driven.ledger
     ledger.run(*ALL_STEPS)
-    assert_gold_follows(ledger, split)
+    assert_gold_follows(ledger, driven.split)
     release = newest_release(ledger.settings)
     assert (release.release_id, close_account(ledger.settings, release).differences) == (2, [])
     assert not has_unreleased_batches(ledger.settings)

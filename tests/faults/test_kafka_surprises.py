@@ -21,10 +21,10 @@ from spark_jobs.bronze.checkpoints import open_checkpoint
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS, Table
 from tests.brokers import running_broker
+from tests.faults.surprises import Headers, Place, Sent
 from tests.integration.ledger import Ledger, await_that
-from tests.integration.surprises import Headers, Place, Sent
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults]
+pytestmark = pytest.mark.faults
 
 MEGABYTES_10 = 10_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
