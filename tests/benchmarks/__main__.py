@@ -42,7 +42,7 @@ def main() -> int:
     if options.only in (None, "latency"):
         ingestion.measure_latency(rate=5_000, seconds=120)
     if options.only in (None, "spike"):
-        ingestion.measure_spike(rate=2_000)
+        ingestion.measure_spike(rate=5_000)
     return 0
 
 
