@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField
 
+from spark_jobs.audit.queries import query
 from spark_jobs.tables import Table
 
 SHOWN = 10  # rows of a table that are told
@@ -17,11 +18,15 @@ _OURS = ("_topic", "first_topic", "customer_status")
 _HARMLESS = r"^([A-Z][0-9]{1,18}|Credit|Debit)\z"
 _PERSONAL = ("birth_date",)
 
+# Every row once, with how often it is expected and found.
 _COUNTED = """
     select $columns, sum(is_expected) as _expected, sum(is_found) as _found
     from (select $columns, 1 as is_expected, 0 as is_found from {expected}
         union all select $columns, 0 as is_expected, 1 as is_found from {found})
-    group by $columns having sum(is_expected) <> sum(is_found)"""
+    group by $columns"""
+_SUMS = """
+    select coalesce(sum(_found), 0), coalesce(sum(greatest(_expected - _found, 0)), 0), coalesce(sum(greatest(_found - _expected, 0)), 0)
+    from {counted}"""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,11 @@ class Comparison:
 
 def compare(spark: SparkSession, table: Table, expected: DataFrame, found: DataFrame) -> Comparison:
     """Compare all columns of a table; null is a value, and how often a row is there counts. Personal values are not in the examples."""
-    sql = _COUNTED.replace("$columns", ", ".join(f"`{name}`" for name in table.columns))
-    different = spark.sql(sql, expected=expected, found=found).localCheckpoint()
-    lack = F.col("_expected") - F.col("_found")
-    sums = different.agg(*(F.coalesce(F.sum(F.greatest(side, F.lit(0))), F.lit(0)) for side in (lack, -lack)))
-    missing, unexpected = sums.collect()[0]
-    return Comparison(found.count(), missing, unexpected, tuple(_examples(table, different)) if missing + unexpected else ())
+    columns = ", ".join(f"`{name}`" for name in table.columns)
+    counted = query(spark, _COUNTED, {"columns": columns}, expected=expected, found=found)
+    rows, missing, unexpected = query(spark, _SUMS, counted=counted).collect()[0]
+    examples = _examples(table, counted.where("_expected <> _found")) if missing + unexpected else ()
+    return Comparison(rows, missing, unexpected, tuple(examples))
 
 
 def _examples(table: Table, different: DataFrame) -> Iterator[str]:

@@ -77,10 +77,10 @@ def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Exp
 
 
 def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot, topic: str, made: Mapping[str, DataFrame]) -> DataFrame:
-    """A table of silver as gold has read it, kept: what was made here, or the stored rows where silver has gone on since."""
+    """A table of silver as gold has read it: what was made here, or the stored rows where silver has gone on since."""
     table = BY_NAME[f"silver.{topic}"]
     if snapshot.is_read(settings, audited, table):
-        return made[table.name].localCheckpoint()
+        return made[table.name]
     _tell(f"gold was made of version {audited.read[table.name]} of {table.name}, not of its present one: it is compared with that")
     return read(spark, snapshot.Pinned(str(table.path(settings)), audited.read[table.name])).localCheckpoint()
 

@@ -91,10 +91,11 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, top
         corrections=read(spark, snapshot.tables["control.corrections"]),
     ).localCheckpoint()
     bronze = read(spark, snapshot.tables[f"bronze.{topic}"])
-    few = F.broadcast(again) if again.count() <= _FEW else again
+    counts = {row["rules_again"]: row["count"] for row in again.groupBy("rules_again").count().collect()}
+    few = F.broadcast(again) if sum(counts.values()) <= _FEW else again
     rows = query(spark, _EFFECTIVE, bronze=bronze, again=few, last=snapshot.last_batch(topic))
     rows = parse_fields(rows, _TEXTS[topic], _NUMBERS[topic]).withColumn("_at", F.expr(_TIME[topic]))
-    versions = {row[0] for row in again.select("rules_again").distinct().collect()} | {each.rules for each in snapshot.batches[topic]}
+    versions = counts.keys() | {each.rules for each in snapshot.batches[topic]}
     versions |= {step.rules[topic] for step in snapshot.steps if topic in step.rules}
     by_version = {version: _verdict(settings, topic, version) for version in sorted(versions)}
     none = "when false then null"

@@ -120,7 +120,7 @@ def of_release(settings: Settings, number: int) -> Snapshot:
         opened = {name: kept.open_table(settings, release, name) for name in release.versions}
     except LedgerError as error:
         raise SettingsError(f"--as-of: {error}") from None
-    tables = {name: Pinned(delta.table_uri.removeprefix("file://"), delta.version()) for name, delta in opened.items()}
+    tables = {name: Pinned(delta.table_uri, delta.version()) for name, delta in opened.items()}
     for table in (REDRIVES, CORRECTIONS):
         tables[table.name] = Pinned(str(table.path(settings)), DeltaTable(str(table.path(settings))).version())
     batches = {_topic(table): tuple(_batches(settings, table, release.last_batches.get(table.name, 0))) for table in BRONZE}
