@@ -5,10 +5,11 @@ or a backfill, has judged after it was given.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from itertools import pairwise
 from string import Template
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.audit.queries import ARRIVAL, query
@@ -105,18 +106,14 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, top
     details = [f"when _rules = {_literal(version)} then {detail}" for version, (_, detail) in by_version.items()]
     rows = rows.withColumn("_detail", F.expr(f"cast(case {' '.join(details) or none} end as string)"))
     typed = rows.selectExpr("*", f"struct({_TYPED[topic]}) as _typed")
-    columns = typed.schema["_typed"].dataType.names  # type: ignore[attr-defined]
     is_valid = F.size("broken_rules") == 0
+    of_broken = {"key": "key", "value": "brought", "detail": "_detail"}
     return typed.select(
-        *(F.when(is_valid, F.col("_typed")[name]).alias(name) for name in columns),
-        *(F.when(~is_valid, column).alias(name) for name, column in _of_broken().items()),
+        *(F.when(is_valid, F.col(f"_typed.{name}")).alias(name) for name in typed.select("_typed.*").columns),
+        *(F.when(~is_valid, F.col(column)).alias(name) for name, column in of_broken.items()),
         "broken_rules",
         *ARRIVAL,
     )
-
-
-def _of_broken() -> dict[str, Column]:
-    return {"key": F.col("key"), "value": F.col("brought"), "detail": F.col("_detail")}
 
 
 def _counts(snapshot: Snapshot, topic: str) -> str:
@@ -139,11 +136,12 @@ def _rules_of(snapshot: Snapshot, topic: str) -> str:
     if not batches:
         return "cast(null as string)"
     steps = []
-    for step in reversed(snapshot.steps):
+    for step in reversed([each for each in snapshot.steps if topic in each.rules]):
         last = max((each.last for each in batches if each.at <= step.at), default=0)
-        if topic in step.rules and any(each.rules != step.rules[topic] for each in batches if each.last <= last):
-            within = f"_at >= {_moment(step.start)} and _at < {_moment(step.end)} and _batch <= {last}"
-            steps.append(f"when {within} then {_literal(step.rules[topic])}")
+        within = f"_at >= {_moment(step.start)} and _at < {_moment(step.end)} and _batch <= {last}"
+        steps.append(f"when {within} then {_literal(step.rules[topic])}")
+    if len({each.rules for each in batches} | {each.rules[topic] for each in snapshot.steps if topic in each.rules}) == 1:
+        steps = []  # they are the same everywhere
     ends = [one for one, other in pairwise(batches) if one.rules != other.rules]
     first = [f"when _batch <= {each.last} then {_literal(each.rules)}" for each in ends]
     of_batch = f"case {' '.join(first)} else {_literal(batches[-1].rules)} end" if first else _literal(batches[-1].rules)
@@ -170,8 +168,8 @@ def _found(field: str, fields: Iterable[str]) -> str:
     return f"coalesce(concat(length({field}), ' bytes of {field}'), 'no {field}')"
 
 
-def _moment(time: object) -> str:
-    return f"timestamp_micros({to_micros(time)})"  # type: ignore[arg-type]
+def _moment(time: datetime) -> str:
+    return f"timestamp_micros({to_micros(time)})"
 
 
 def _literal(text: str) -> str:

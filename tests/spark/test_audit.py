@@ -18,6 +18,7 @@ from expectations import row_rules
 from spark_jobs import backfill, control, releases, rollback, run, tables
 from spark_jobs.gold import job as gold
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.silver import rule_sets
 from spark_jobs.tables import AUDITS, BY_NAME, Table
 from spark_jobs.written import source_of
 from tests.integration import oracle
@@ -59,6 +60,7 @@ def older(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         lake.arrive(made.settings, "accounts", 1, [*accounts, (b"A00000001", None), (b"A00000001", b"{")])
         made.take(spark, range(1, 4), random.Random(3))
         cases.write_rules(folder / "rules", older=False)
+        rule_sets.register(made.settings, lake.BRONZE)
         yield made
     row_rules.read_rules.cache_clear()
 
