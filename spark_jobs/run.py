@@ -211,18 +211,17 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 def run_audit(settings: Settings, options: argparse.Namespace) -> None:
     """Silver and gold computed once more from bronze, by separate code, and compared row by row. Writes nothing but its result."""
     from spark_jobs.audit import job, snapshot
+    from spark_jobs.silver import redrive_plan
 
-    if not snapshot.has_run(settings):
-        log.info("audit: nothing to compare, silver has taken no batch yet")
-        return
     if options.as_of is not None:
         audited = snapshot.of_release(settings, options.as_of)
-    else:
-        from spark_jobs.silver import redrive_plan
-
+    elif snapshot.has_run(settings):
         with leases.hold(settings, (*tables.SILVER_OWNED, *tables.GOLD), owner="audit, which notes versions"):
             redrive_plan.refuse_halfway(settings)
             audited = snapshot.of_now(settings)
+    else:
+        log.info("audit: nothing to compare, silver has taken no batch yet")
+        return
     job.run(start_session(settings, "ledger audit"), settings, audited, options.run_id)
 
 

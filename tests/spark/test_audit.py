@@ -156,7 +156,7 @@ def test_what_cannot_be_audited_is_said_in_a_line(
     made: Settings, tmp_path: Path, audit: Callable[..., int], caplog: pytest.LogCaptureFixture
 ) -> None:
     nothing = read_settings({"LEDGER_HOME": str(tmp_path / "nothing")})
-    assert audit(nothing) == 0
+    assert (audit(nothing), audit(nothing, "--as-of", "1")) == (0, 2)
     assert audit(made, "--as-of", "7") == 2
     assert caplog.records[-1].getMessage() == "--as-of: there is no release 7: found 1"
     shutil.copytree(made.home, tmp_path / "home")
