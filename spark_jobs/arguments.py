@@ -73,6 +73,8 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     backfill.add_argument(
         "--step-rows", type=_whole, default=ROWS_A_STEP, metavar="N", help=f"rows rebuilt while live runs wait ({ROWS_A_STEP})"
     )
+    audit = jobs.add_parser("audit", help=about["audit"])
+    audit.add_argument("--as-of", type=_whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
     maintenance = jobs.add_parser("maintenance", help=about["maintenance"])
     maintenance.add_argument("--tables", nargs="+", choices=_TENDED, default=_TENDED, metavar="TABLE", help="only these tables")
     maintenance.add_argument(

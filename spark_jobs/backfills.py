@@ -10,7 +10,7 @@ from typing import Any
 from spark_jobs import control, leases
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BACKFILLS, Table
+from spark_jobs.tables import BACKFILLS, BY_NAME, Table
 from spark_jobs.times import to_text
 
 DIMENSIONS = "customers and accounts"
@@ -119,8 +119,12 @@ def changed_versions(settings: Settings) -> dict[str, int]:
 
 
 def is_of_release(row: Mapping[str, Any], released: Mapping[str, int]) -> bool:
-    """Whether what a row tells of is part of a release that names these versions: a step that is done, and changed nothing since."""
-    return row["state"] == "done" and all(version <= released.get(name, -1) for name, version in json.loads(row["_versions"]).items())
+    """Whether what a row tells of is part of a release that names these versions: a step that is done, and changed nothing since.
+
+    Silver's index of ids, which steps change too, is in no release.
+    """
+    changed = json.loads(row["_versions"] or "{}")
+    return row["state"] == "done" and all(version <= released.get(name, -1) for name, version in changed.items() if name in BY_NAME)
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:

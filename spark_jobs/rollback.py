@@ -49,10 +49,10 @@ _DONE = "rolled back"
 
 def finish(settings: Settings) -> None:
     """Carry out the roll-back that was decided last, as far as it was not carried out yet. Waits for the jobs under way."""
-    if _is_done(settings):
+    if is_done(settings):
         return
     with leases.hold(settings, (*SILVER_OWNED, *GOLD, RELEASES), owner="roll back"):
-        if _is_done(settings):  # by another process, meanwhile
+        if is_done(settings):  # by another process, meanwhile
             return
         number = control.generation(settings)
         decision = next(row for row in control.read(settings, DECISIONS).to_pylist() if row["generation"] == number)
@@ -80,7 +80,8 @@ def finish(settings: Settings) -> None:
     )
 
 
-def _is_done(settings: Settings) -> bool:
+def is_done(settings: Settings) -> bool:
+    """Whether the roll-back that was decided last is carried out, or none ever was."""
     number = control.generation(settings)
     return number == 1 or (DeltaTable(str(DECISIONS.path(settings))).transaction_version(_DONE) or 0) >= number
 

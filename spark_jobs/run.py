@@ -208,6 +208,23 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
         job.run(start_session(settings, "ledger gold"), settings, options.run_id)
 
 
+def run_audit(settings: Settings, options: argparse.Namespace) -> None:
+    """Silver and gold computed once more from bronze, by separate code, and compared row by row. Writes nothing but its result."""
+    from spark_jobs.audit import job, snapshot
+    from spark_jobs.silver import redrive_plan
+
+    if options.as_of is not None:
+        audited = snapshot.of_release(settings, options.as_of)
+    elif snapshot.has_run(settings):
+        with leases.hold(settings, (*tables.SILVER_OWNED, *tables.GOLD), owner="audit, which notes versions"):
+            redrive_plan.refuse_halfway(settings)
+            audited = snapshot.of_now(settings)
+    else:
+        log.info("audit: nothing to compare, silver has taken no batch yet")
+        return
+    job.run(start_session(settings, "ledger audit"), settings, audited, options.run_id)
+
+
 def run_maintenance(settings: Settings, options: argparse.Namespace) -> None:
     """Join small files, and remove files and commits that nobody needs. Bronze's ingestion is asked to do it while it runs."""
     rollback.finish(settings)
@@ -272,6 +289,7 @@ JOBS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
     "redrive": run_redrive,
     "backfill": run_backfill,
     "gold": run_gold,
+    "audit": run_audit,
     "maintenance": run_maintenance,
     "gate": run_gate,
     "release": run_release,

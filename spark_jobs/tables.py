@@ -206,6 +206,13 @@ BACKFILLS = Table(
     tables array<string>, part string, step_start timestamp, step_end timestamp, rules_versions string, rows bigint, changed bigint,
     last_batch bigint, recorded_at timestamp, _newest_event_at timestamp, _versions string""",
 )
+# What audits found, a row a table. release_id: of a table as that release names it, else as it was then. `rows` are those of the table;
+# `missing` and `unexpected` say how many it lacks of those that it should hold, and holds beside them; `examples` shows some, masked.
+AUDITS = Table(
+    "control.audits",
+    """run_id string, release_id bigint, table string, version bigint, rows bigint, missing bigint, unexpected bigint,
+    examples array<string>, seconds decimal(18,3), audited_at timestamp""",
+)
 RULE_SETS = Table("control.rule_sets", "topic string, version string, text string, recorded_at timestamp", keys=("topic", "version"))
 DECISIONS = Table(
     "control.decisions",
@@ -256,7 +263,20 @@ GOLD = (
     DEBIT_SHARE,
     ACCOUNT_DAYS,
 )
-CONTROL = (BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS)
+CONTROL = (
+    BATCHES,
+    QUALITY_RESULTS,
+    RELEASES,
+    CORRECTIONS,
+    REDRIVES,
+    BACKFILLS,
+    AUDITS,
+    RULE_SETS,
+    DECISIONS,
+    BACKFILL_GRANTS,
+    HOLES,
+    TOPICS,
+)
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 BY_NAME = {table.name: table for layer in LAYERS.values() for table in layer}  # what gates judge and releases name

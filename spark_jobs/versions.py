@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
@@ -21,11 +22,36 @@ def is_upkeep(path: Path, version: int) -> bool:
     return operation_of(path, version) in UPKEEP
 
 
+def rows_since(path: Path, version: int) -> int:
+    """The version that brought the rows which a version of the table at `path` holds.
+
+    Upkeep brings none, and a roll-back those of the version to which it returned. Versions of which it gives the same hold the
+    same rows.
+    """
+    while version > 0:
+        if (restored := _commit_info(path, version).get("rolled_back_to")) is not None:
+            version = int(restored)
+        elif is_upkeep(path, version):
+            version -= 1
+        else:
+            break
+    return version
+
+
 def operation_of(path: Path, version: int) -> str | None:
     """The name of the operation that made a version of the table at `path`; None where its commit is not there, or does not say."""
+    operation = _commit_info(path, version).get("operation")
+    return None if operation is None else str(operation)
+
+
+def _commit_info(path: Path, version: int) -> dict[str, Any]:
+    """What the commit of a version says of itself, what its writer put into userMetadata included; nothing where it is not there."""
     try:
         lines = (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
     except FileNotFoundError:
-        return None
-    told = (json.loads(line)["commitInfo"].get("operation") for line in lines if '"commitInfo"' in line)
-    return next(told, None)
+        return {}
+    told: dict[str, Any] = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
+    try:
+        return {**json.loads(told.get("userMetadata") or "{}"), **told}
+    except (ValueError, TypeError):
+        return told

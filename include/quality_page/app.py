@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG
-from include.quality_page import charts, quarantine, verdicts
+from include.quality_page import audits, charts, quarantine, verdicts
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
 from spark_jobs.errors import SettingsError
@@ -69,6 +69,7 @@ def overview(request: Request) -> Response:
         warehouse,
         tables=verdicts.newest(warehouse) if warehouse else {},
         release=verdicts.newest_release(warehouse) if warehouse else None,
+        audit=audits.newest(warehouse) if warehouse else None,
         charts=charts.draw(measure(warehouse)) if warehouse else [],
     )
 
@@ -85,12 +86,13 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
 
 @app.get("/run")
 def run(request: Request, dag_id: str, run_id: str) -> Response:
-    """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine."""
+    """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine; or what it audited."""
     warehouse = _open()
     has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
     found = verdicts.of_run(warehouse, run_id) if warehouse and has_gates else []
     batches = verdicts.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
-    return _page(request, "run.html", warehouse, name=f"{dag_id} {run_id}", found=found, batches=batches)
+    audit = audits.of_run(warehouse, run_id) if warehouse and dag_id == audits.AUDIT_DAG else None
+    return _page(request, "run.html", warehouse, name=f"{dag_id} {run_id}", found=found, batches=batches, audit=audit)
 
 
 @app.get("/quarantine")

@@ -103,6 +103,13 @@ def release(number: int, at: int) -> Row:
     return {"release_id": number, "released_at": done_at(at), "table": "bronze.transactions", "version": 1, "rows": 100, "last_batch": at}
 
 
+def audited(number: int, table: str, release: int | None = None, *examples: str) -> Row:
+    """What an audit found of a table: a row that differs for each example."""
+    count = len(examples)
+    facts = {"version": number, "rows": 1000, "missing": count, "unexpected": count, "examples": list(examples), "seconds": Decimal("1.5")}
+    return {"run_id": f"audit {number}", "release_id": release, "table": table, "audited_at": done_at(number), **facts}
+
+
 def customer(**fields: Any) -> bytes:
     """A customer's message, full of what nobody may read on a page."""
     return json.dumps({"customerId": "C00000001", **PERSONAL, "districtId": "x", **fields}).encode()

@@ -1,5 +1,6 @@
 """Every DAG: found, documented, ordered, quick to parse."""
 
+import copy
 import json
 import os
 import subprocess
@@ -9,15 +10,17 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, TriggerRule
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk import DAG, Context, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from include.orchestration.gates import QualityGate
 from spark_jobs.tables import GOLD, LAYERS, SILVER
+from tests.dags.fake_spark import FakeSparkSubmit
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
+    "audit",
     "backfill_days",
     "bronze_control",
     "bronze_ingestion",
@@ -96,7 +99,7 @@ def test_nothing_runs_unless_everything_before_it_succeeded(dag_bag: DagBag) -> 
 
 def test_what_runs_on_request_and_the_watch_need_no_switch(dag_bag: DagBag) -> None:
     on = {dag.dag_id for dag in every_dag(dag_bag) if dag.is_paused_upon_creation is False}
-    assert on == {"backfill_days", "bronze_control", "maintenance", "quality_decision", "release_watch"}
+    assert on == {"audit", "backfill_days", "bronze_control", "maintenance", "quality_decision", "release_watch"}
 
 
 def test_an_alert_hangs_on_what_people_must_hear_about(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ print(json.dumps({f"{task.dag_id}.{task.task_id}": len(task.on_failure_callback)
         [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True
     )
     gates = [f"medallion.{layer}_gate" for layer in LAYERS]
-    told = ["backfill_days.rebuild", "bronze_ingestion.ingest", *gates, "release_watch.check_release"]
+    told = ["audit.compare_with_bronze", "backfill_days.rebuild", "bronze_ingestion.ingest", *gates, "release_watch.check_release"]
     assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(told, 2)
 
 
@@ -157,6 +160,25 @@ def test_starting_offsets_that_are_accepted(dag_bag: DagBag, value: str | None) 
 def test_starting_offsets_that_are_refused(dag_bag: DagBag, value: Any) -> None:
     with pytest.raises(ParamValidationError):
         dag_bag.dags["bronze_ingestion"].params.get_param("starting_offsets").resolve(value)
+
+
+@pytest.mark.parametrize("value", [0, -1, "7", "7; rm -rf /", "{{ 7 }}", 1.5, True, []])
+def test_an_audit_takes_the_number_of_a_release_only(dag_bag: DagBag, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag_bag.dags["audit"].params.get_param("as_of").resolve(value)
+
+
+@pytest.mark.parametrize(("as_of", "words"), [(None, []), (7, ["--as-of=7"])])
+def test_an_audit_is_of_the_present_or_of_a_release(
+    dag_bag: DagBag, spark_submit: FakeSparkSubmit, as_of: int | None, words: list[str]
+) -> None:
+    task: Any = copy.copy(dag_bag.dags["audit"].get_task("compare_with_bronze"))
+    context = Context(run_id="manual", params={"as_of": as_of})
+    task.render_template_fields(context)
+    spark_submit.prepare(task, "echo '2026-01-01T00:00:00Z ERROR found rows that are not what bronze says'; exit 4")
+    with pytest.raises(AirflowFailException, match=r"^audit: exit code 4 \(audit difference\): found rows that are not what bronze says$"):
+        task.execute(context)
+    assert spark_submit.arguments()[-len(words) - 1 :] == ["audit", *words]
 
 
 @pytest.mark.parametrize("value", ["true", "yes; rm -rf /", 1, None, [], {}])

@@ -112,6 +112,26 @@ def test_from_a_run_to_its_broken_rows(home: Settings, reader: TestClient) -> No
     assert "No gate has judged anything" in reader.get(RUN.replace("medallion", "bronze_ingestion")).text
 
 
+def test_the_newest_audit_is_told_and_what_differs(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 1)
+    assert "Nothing was audited yet" in reader.get("/").text
+    rows.write(home, tables.AUDITS, [rows.audited(1, "gold.daily_totals"), rows.audited(1, "silver.accounts")])
+    text = reader.get("/").text
+    assert "2026-03-01 00:05:00</time> UTC, the tables as they were then: " in text
+    assert "all 2 tables agree</span> with bronze; 2,000 rows compared in 3 s." in text
+    assert "Rows that differ" not in text
+    damaged = "window_start 2013-01-01 <b>: found amount 2.00, expected 1.00"
+    rows.write(home, tables.AUDITS, [rows.audited(2, "gold.daily_totals", 7, damaged), rows.audited(2, "silver.accounts", 7)])
+    for page in ("/", "/run?dag_id=audit&run_id=audit 2"):
+        text = reader.get(page).text
+        assert "UTC, release 7: " in text
+        assert "1 of 2 tables DIFFER</span> from what bronze says; 2,000 rows compared in 3 s." in text
+        assert "window_start 2013-01-01 &lt;b&gt;: found amount 2.00, expected 1.00" in text
+    assert text.index(">gold.daily_totals<") < text.index(">silver.accounts<")  # the tab of a run has them all, those that differ first
+    assert "all 2 tables agree" in reader.get("/run?dag_id=audit&run_id=audit 1").text
+    assert "No gate has judged anything" in reader.get("/run?dag_id=audit&run_id=audit 3").text
+
+
 def test_a_job_that_was_started_by_hand_has_no_dag_run(home: Settings, reader: TestClient) -> None:
     rows.write(home, tables.QUALITY_RESULTS, [rows.verdict(1, "silver.customers") | {"run_id": "0123456789abcdef" * 2, "report": None}])
     text = reader.get("/table?name=silver.customers").text

@@ -33,6 +33,11 @@ ROOMS = [
     Room("spark_jobs.bronze", ("spark_jobs.silver", "spark_jobs.gold", "expectations")),
     Room("spark_jobs.silver", ("spark_jobs.gold",)),
     Room("spark_jobs.gold", ("spark_jobs.bronze", "expectations")),
+    Room(  # a second opinion: it computes by itself
+        "spark_jobs.audit",
+        ("spark_jobs.bronze", "spark_jobs.silver", "spark_jobs.gold", "expectations"),
+        but=("spark_jobs.silver.parse", "spark_jobs.silver.rule_sets"),
+    ),
 ]
 # The only doors from spark_jobs to expectations: judging rows and running a gate.
 DOORS = (

@@ -1,0 +1,109 @@
+"""The job behind `run audit`: silver and gold computed from bronze a second time, and compared with what is stored, table by table.
+
+Reads pinned versions and holds no table's lease meanwhile, so that the pipeline goes on. Writes its result only, to control.audits.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from time import monotonic
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs import control
+from spark_jobs.audit import snapshot
+from spark_jobs.audit.compare import Comparison, compare
+from spark_jobs.audit.gold_of_keys import tables_of_keys
+from spark_jobs.audit.gold_of_times import tables_of_times
+from spark_jobs.audit.judged import judged_rows, read
+from spark_jobs.audit.silver import dimension, transactions
+from spark_jobs.audit.snapshot import Snapshot
+from spark_jobs.errors import AuditDifference
+from spark_jobs.masking import mask_error
+from spark_jobs.settings import Settings
+from spark_jobs.tables import AUDITS, BRONZE, BY_NAME
+
+Expected = Iterator[tuple[str, DataFrame]]
+
+
+def run(spark: SparkSession, settings: Settings, audited: Snapshot, run_id: str) -> None:
+    """Audit every table of silver, and of gold if it ever ran: prints a line for each, with some of its rows that differ, and records it.
+
+    Raises AuditDifference, which names the tables and the first row, where any differs.
+    """
+    begun, at = monotonic(), datetime.now(UTC)
+    _tell(_head(audited))
+    compared: dict[str, Comparison] = {}
+    rows = []
+    for name, expected in _expected(spark, settings, audited):
+        if name not in audited.tables:
+            _tell(f"{name}: release {audited.release and audited.release.release_id} has no such table, not compared")
+            continue
+        since, pinned = monotonic(), audited.tables[name]
+        found = compared[name] = compare(spark, BY_NAME[name], expected, read(spark, pinned))
+        seconds = monotonic() - since
+        _tell(f"{name}: {found.rows} rows, {found.differences} differences{_kinds(found)}, {seconds:.1f} s")
+        for example in found.examples:
+            _tell(f"  {example}")
+        facts = {"table": name, "version": pinned.version, "rows": found.rows, "missing": found.missing, "unexpected": found.unexpected}
+        facts |= {"examples": list(found.examples), "seconds": Decimal(f"{seconds:.3f}"), "audited_at": at}
+        rows.append(facts | {"run_id": run_id, "release_id": audited.release.release_id if audited.release else None})
+    control.append(settings, AUDITS, rows)
+    _tell(f"{len(compared)} tables, {sum(each.rows for each in compared.values())} rows in {monotonic() - begun:.1f} s")
+    if different := {name: each for name, each in compared.items() if each.differences}:
+        raise AuditDifference(_message(different, audited))
+
+
+def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Expected:
+    """Every table by name as it should be, silver first. Gold is made of the silver that is made here, if it has read just that."""
+    made: dict[str, DataFrame] = {}
+    for topic in ("customers", "accounts", "transactions"):
+        begun = monotonic()
+        judged = judged_rows(spark, settings, audited, topic).localCheckpoint()
+        _tell(f"bronze.{topic}: {judged.count()} rows judged, {monotonic() - begun:.1f} s")
+        if topic == "transactions":
+            silver = transactions(spark, judged, settings.allowed_lateness_seconds)
+        else:
+            silver = dimension(spark, judged, topic)
+        yield from silver.items()
+        made[f"silver.{topic}"] = silver[f"silver.{topic}"]
+    if not audited.read:
+        _tell("gold has never run: nothing of it to compare")
+        return
+    t, c, a = (_as_read_by_gold(spark, settings, audited, name, made) for name in ("transactions", "customers", "accounts"))
+    yield from tables_of_times(spark, t).items()
+    yield from tables_of_keys(spark, t, c, a, settings.large_credit).items()
+
+
+def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot, topic: str, made: Mapping[str, DataFrame]) -> DataFrame:
+    """A table of silver as gold has read it: what was made here, or the stored rows where silver has gone on since."""
+    table = BY_NAME[f"silver.{topic}"]
+    if snapshot.is_read(settings, audited, table):
+        return made[table.name]
+    _tell(f"gold was made of version {audited.read[table.name]} of {table.name}, not of its present one: it is compared with that")
+    return read(spark, snapshot.Pinned(str(table.path(settings)), audited.read[table.name])).localCheckpoint()
+
+
+def _head(audited: Snapshot) -> str:
+    batches = ", ".join(f"{table.name} to batch {audited.last_batch(table.name.removeprefix('bronze.'))}" for table in BRONZE)
+    return f"audit of {f'release {audited.release.release_id}' if audited.release else 'the tables as they are now'}: {batches}"
+
+
+def _kinds(found: Comparison) -> str:
+    return f" ({found.missing} missing, {found.unexpected} unexpected)" if found.differences else ""
+
+
+def _message(different: Mapping[str, Comparison], audited: Snapshot) -> str:
+    names = ", ".join(f"{name} ({each.differences})" for name, each in different.items())
+    first, told = next((name, each.examples[0]) for name, each in different.items())
+    to_do = "run backfill --start TIME --end TIME over the times of these rows makes them anew from bronze"
+    if audited.release:
+        to_do = "a release cannot be mended: audit the tables as they are now, and run backfill if these differ, too"
+    return f"found rows that are not what bronze says in {names}, expected none; the first, of {first}: {told}; {to_do}"
+
+
+def _tell(line: str) -> None:
+    """A line of the command's output, masked as a log is."""
+    sys.stdout.write(f"{mask_error(line)}\n")
+    sys.stdout.flush()

@@ -1,0 +1,177 @@
+"""Every bronze row judged once more: by the rules, and with the correction, by which it was judged last.
+
+That is the set of its batch, until a backfill of its time or a re-drive judged it again. A correction counts for rows that a re-drive,
+or a backfill, has judged after it was given.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import pairwise
+from string import Template
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.audit.queries import ARRIVAL, query
+from spark_jobs.audit.snapshot import Pinned, Snapshot
+from spark_jobs.settings import Settings
+from spark_jobs.silver.parse import parse_fields
+from spark_jobs.silver.rule_sets import recorded
+from spark_jobs.times import to_micros
+
+_FEW = 1_000_000  # re-driven records that are sent to every task
+_LONGEST = 200  # characters of a value in `detail`
+
+# JSON fields by topic: texts, and those that are read as numbers.
+_TEXTS = {
+    "transactions": ("transactionId", "accountId", "customerId", "eventTimeFormatted", "type", "operation"),
+    "customers": (
+        *("customerId", "sex", "social", "fullName", "phone", "email", "address1", "address2", "city", "state", "zipcode"),
+        "birthDate",
+    ),
+    "accounts": ("accountId", "frequency", "creationDate"),
+}
+_NUMBERS = {
+    "transactions": ("eventTime", "amount", "balance"),
+    "customers": ("districtId", "updateTime"),
+    "accounts": ("districtId", "updateTime"),
+}
+# The time of a row: null where none can be read. A number of milliseconds beyond the year 9999 is no time.
+_MILLIS = Template(
+    "case when try_cast($field.text as bigint) between -62135596800000 and 253402300799999 "
+    "then timestamp_millis(try_cast($field.text as bigint)) end"
+)
+_VALID_FROM = f"if(is_deletion, _timestamp, {_MILLIS.substitute(field='updateTime')})"
+_TIME = {"transactions": _MILLIS.substitute(field="eventTime"), "customers": _VALID_FROM, "accounts": _VALID_FROM}
+# Columns of silver from the fields of a valid row.
+_TYPED = {
+    "transactions": """transactionId.text as transaction_id, accountId.text as account_id, customerId.text as customer_id,
+        _at as event_at, cast(_at as date) as event_on, type.text as type, nullif(operation.text, '') as operation,
+        try_cast(amount.text as decimal(18,2)) as amount, try_cast(balance.text as decimal(18,2)) as balance""",
+    "customers": """_key as customer_id, sex.text as sex, social.text as social, fullName.text as full_name, phone.text as phone,
+        email.text as email, address1.text as address1, address2.text as address2, city.text as city, state.text as state,
+        zipcode.text as zipcode, try_cast(districtId.text as int) as district_id, try_cast(birthDate.text as date) as birth_date,
+        _at as valid_from, is_deletion as is_deleted""",
+    "accounts": """_key as account_id, try_cast(districtId.text as int) as district_id, frequency.text as frequency,
+        try_cast(creationDate.text as date) as creation_date, _at as valid_from, is_deletion as is_deleted""",
+}
+
+# The last re-drive of each record, and the newest correction that there was then.
+_AGAIN = """
+    with last as (
+        select $place, max_by(rules_version, redriven_at) as rules, max(redriven_at) as at
+        from {redrives} where `table` = 'silver.$topic' and $counts group by $place),
+    given as (
+        select last.*, c.value, c.corrected_at
+        from last left join {corrections} as c
+            on last._topic = c._topic and last._partition = c._partition and last._offset = c._offset and c.corrected_at <= last.at)
+    select $place, any_value(rules) as rules_again, max_by(value, corrected_at) as corrected from given group by $place"""
+_EFFECTIVE = """
+    select key, value as brought, coalesce(corrected, value) as value, _timestamp, $arrival, rules_again,
+        cast(key as string) as _key, coalesce(corrected, value) is null as is_deletion
+    from {bronze} left join {again} using ($place) where _batch <= {last}"""
+
+
+def read(spark: SparkSession, pinned: Pinned) -> DataFrame:
+    """A table as it was pinned."""
+    return spark.read.format("delta").option("versionAsOf", pinned.version).load(pinned.path)
+
+
+def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, topic: str) -> DataFrame:
+    """Every bronze row of a topic up to the last batch that counts, with `broken_rules` and `_batch`, `_topic`, `_partition`, `_offset`.
+
+    A valid row (it breaks none) has the columns of silver, of dimensions valid_from and is_deleted included. Of the others these are
+    null, and they have key and value as Kafka brought them, and detail. Times are UTC. No row is dropped.
+    Raises LedgerError where a rule set is not recorded by which some row was judged.
+    """
+    again = query(
+        spark,
+        _AGAIN,
+        {"topic": topic, "counts": _counts(snapshot, topic)},
+        redrives=read(spark, snapshot.tables["control.redrives"]),
+        corrections=read(spark, snapshot.tables["control.corrections"]),
+    ).localCheckpoint()
+    bronze = read(spark, snapshot.tables[f"bronze.{topic}"])
+    counts = {row["rules_again"]: row["count"] for row in again.groupBy("rules_again").count().collect()}
+    few = F.broadcast(again) if sum(counts.values()) <= _FEW else again
+    rows = query(spark, _EFFECTIVE, bronze=bronze, again=few, last=snapshot.last_batch(topic))
+    rows = parse_fields(rows, _TEXTS[topic], _NUMBERS[topic]).withColumn("_at", F.expr(_TIME[topic]))
+    versions = counts.keys() | {each.rules for each in snapshot.batches[topic]}
+    versions |= {step.rules[topic] for step in snapshot.steps if topic in step.rules}
+    by_version = {version: _verdict(settings, topic, version) for version in sorted(versions)}
+    none = "when false then null"
+    rows = rows.withColumn("_rules", F.expr(_rules_of(snapshot, topic)))
+    broken = [f"when _rules = {_literal(version)} then {broken}" for version, (broken, _) in by_version.items()]
+    rows = rows.withColumn("broken_rules", F.expr(f"cast(case {' '.join(broken) or none} end as array<string>)"))
+    details = [f"when _rules = {_literal(version)} then {detail}" for version, (_, detail) in by_version.items()]
+    rows = rows.withColumn("_detail", F.expr(f"cast(case {' '.join(details) or none} end as string)"))
+    typed = rows.selectExpr("*", f"struct({_TYPED[topic]}) as _typed")
+    is_valid = F.size("broken_rules") == 0
+    of_broken = {"key": "key", "value": "brought", "detail": "_detail"}
+    return typed.select(
+        *(F.when(is_valid, F.col(f"_typed.{name}")).alias(name) for name in typed.select("_typed.*").columns),
+        *(F.when(~is_valid, F.col(column)).alias(name) for name, column in of_broken.items()),
+        "broken_rules",
+        *ARRIVAL,
+    )
+
+
+def _counts(snapshot: Snapshot, topic: str) -> str:
+    """Which rows of control.redrives count."""
+    conditions = [f"not ({_moment(after)} < redriven_at and redriven_at <= {_moment(upto)})" for after, upto in snapshot.withdrawn]
+    if snapshot.redrives_upto is not None:
+        conditions.append(f"_silver_version <= {snapshot.redrives_upto[f'silver.{topic}']}")
+    if snapshot.upto is not None:
+        conditions.append(f"redriven_at <= {_moment(snapshot.upto)}")
+    return " and ".join(conditions) or "true"
+
+
+def _rules_of(snapshot: Snapshot, topic: str) -> str:
+    """The version of the rules by which a row was judged last, in SQL.
+
+    A re-drive records every row that it judges. A backfill records those that were ever corrected or re-driven, and of the others the
+    ranges of time: of the batches that silver had taken by then.
+    """
+    batches = snapshot.batches[topic]
+    if not batches:
+        return "cast(null as string)"
+    steps = []
+    for step in reversed([each for each in snapshot.steps if topic in each.rules]):
+        last = max((each.last for each in batches if each.at <= step.at), default=0)
+        within = f"_at >= {_moment(step.start)} and _at < {_moment(step.end)} and _batch <= {last}"
+        steps.append(f"when {within} then {_literal(step.rules[topic])}")
+    if len({each.rules for each in batches} | {each.rules[topic] for each in snapshot.steps if topic in each.rules}) == 1:
+        steps = []  # they are the same everywhere
+    ends = [one for one, other in pairwise(batches) if one.rules != other.rules]
+    first = [f"when _batch <= {each.last} then {_literal(each.rules)}" for each in ends]
+    of_batch = f"case {' '.join(first)} else {_literal(batches[-1].rules)} end" if first else _literal(batches[-1].rules)
+    return f"coalesce(rules_again, case {' '.join(steps)} else {of_batch} end)" if steps else f"coalesce(rules_again, {of_batch})"
+
+
+def _verdict(settings: Settings, topic: str, version: str) -> tuple[str, str]:
+    """Of a recorded rule set: the names of the rules that a row breaks, and what was found of each, in SQL."""
+    parseable, *others = recorded(settings, topic, version).rules
+    names = [f"if(coalesce({rule.holds}, false), null, {_literal(rule.name)})" for rule in others]
+    broken = f"""if(coalesce({parseable.holds}, false), cast(array_compact(array({", ".join(names)})) as array<string>),
+        array({_literal(parseable.name)}))"""
+    fields = [*_TEXTS[topic], *_NUMBERS[topic]]
+    told = {_literal(rule.name): _found(rule.field, fields) for rule in (parseable, *others)}
+    found = [f"if(array_contains(broken_rules, {name}), concat({name}, ': found ', {text}), null)" for name, text in told.items()]
+    unknown = f"array_except(json_object_keys(_text), array({', '.join(map(_literal, fields))}))"
+    extra = f"if(is_json_object and size({unknown}) > 0, concat('unknown fields: ', left(concat_ws(', ', {unknown}), {_LONGEST})), null)"
+    return broken, f"if(size(broken_rules) > 0, concat_ws('; ', {', '.join(found)}, {extra}), null)"
+
+
+def _found(field: str, fields: Iterable[str]) -> str:
+    if field in fields:
+        return f"coalesce(concat({field}.kind, ' ', left({field}.text, {_LONGEST})), {field}.kind, 'nothing')"
+    return f"coalesce(concat(length({field}), ' bytes of {field}'), 'no {field}')"
+
+
+def _moment(time: datetime) -> str:
+    return f"timestamp_micros({to_micros(time)})"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
