@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs import run, tables
-from spark_jobs.errors import AuditDifference, SettingsError
-from spark_jobs.explain import cells, job, where
+from spark_jobs.errors import AuditDifference
+from spark_jobs.explain import cells, job
 from spark_jobs.gold import job as gold
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.silver import redrive, redrive_plan
@@ -259,91 +259,6 @@ def test_a_row_that_silver_lacks_is_a_difference(made: Lake, explain: Explain, t
     DeltaTable(str(tables.LARGE_CREDITS.path(settings))).update(updates={"transaction_id": "'T8'"})
     with pytest.raises(AuditDifference, match="the 0 rows of silver make 0 such cells, found 1"):
         explain(tables.LARGE_CREDITS, "true", settings=settings)
-
-
-HOSTILE = [
-    "true; drop table cell",
-    "type = 'Debit'; --",
-    "type = 'Debit' -- all",
-    "type /* all */ = 'Debit'",
-    "exists (select 1)",
-    "type in (SELECT 'Debit')",
-    "type in (values ('Debit'))",
-    "exists (from cell)",
-    "exists (table cell)",
-    "1 = 1) or (1 = 1",
-    "1 = 1) union all select * from cell where (1 = 1",
-    "(type = 'Debit'",
-    "type = 'Debit",
-    "type = E'\\' or exists (select 1) --'",
-    "type = $$x$$",
-    "type = `type`",
-    "row_number() over () = 1",
-    "",
-    "  ",
-]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_condition_that_is_more_than_one_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"--where: found .*, expected one condition") as caught:
-        where.check(text)
-    assert "\n" not in str(caught.value)
-
-
-UNUSABLE = {
-    "nope = 1": "No field named nope.*; gold.daily_totals has the columns window_start, window_end, type, transactions, amount",
-    "1": "non-boolean predicate",
-    "type": "non-boolean predicate",
-    "count(*) > 1": "Aggregate functions are not allowed",
-    "window_start = 'yesterday'": "Parser error",
-    "transactions = 'x'": "has the columns",
-    "type ~ '('": "has the columns",
-    "amount / 0 > 1": "has the columns",
-    "= 1": "has the columns",
-    "type = 'Debit' and": "has the columns",
-}
-
-
-@pytest.mark.parametrize("text", UNUSABLE)
-def test_a_condition_that_cannot_be_answered_is_one_line_with_the_columns(explain: Explain, text: str) -> None:
-    with pytest.raises(SettingsError, match=f"^--where: .*{UNUSABLE[text]}") as caught:
-        explain(tables.DAILY_TOTALS, text)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("table", "condition", "told"),
-    [
-        (
-            tables.DAILY_TOTALS,
-            "window_start = '2013-01-03' and type = 'Debit'",
-            r"window_start = 2013-01-02 00:00:00 \(found '2013-01-03'\)",
-        ),
-        (
-            tables.DAILY_TOTALS,
-            "window_start = '2013-01-02' and type = 'Debit'",
-            "window_start = 2013-01-02 00:00:00, which is there without",
-        ),
-        (tables.DAILY_TOTALS, "type = 'Debits'", r"type = Debit \(found 'Debits'\)"),
-        (tables.CUSTOMER_ACTIVITY, "customer_id = 'C000000015'", f"customer_id = {C1} or {C2} "),
-        (tables.DISTRICT_MINUTES, "minute is null", "minute from 2013-01-01 09:59:00 to 2013-01-02 09:00:00; district_id from 7 to 55"),
-        (tables.DAILY_TOTALS, "null", "window_start from 2013-01-01 00:00:00 to 2013-01-02 00:00:00; type from Credit to Debit"),
-    ],
-)
-def test_where_there_is_no_such_cell_the_nearest_values_are_named(explain: Explain, table: Table, condition: str, told: str) -> None:
-    with pytest.raises(SettingsError, match=f"found no such cell in {table.name}: expected values such as .*{told}"):
-        explain(table, condition)
-
-
-def test_conditions_in_sql_of_all_kinds_are_taken(explain: Explain) -> None:
-    for condition in (
-        "type = 'Debit' and (amount > 1.5 or transactions in (1, 2))",
-        "(type is not distinct from 'Debit') and window_start < '2013-01-02' and type like 'D%'",
-        "\"type\" = 'Debit' and window_start between '2013-01-01' and timestamp '2013-01-01 12:00:00'",
-        "type = 'Debit' and date_part('day', window_start) = 1 and 'a;b--c(' <> 'x'",
-    ):
-        assert ": 1 cell\n" in explain(tables.DAILY_TOTALS, condition)
 
 
 def test_wrong_tables_and_releases_are_one_line_and_exit_code_2(
