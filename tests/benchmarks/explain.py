@@ -35,9 +35,9 @@ WHERE = {
     tables.ENRICHED_TRANSACTIONS: "transaction_id = '{id}'",
     tables.DEBIT_CREDIT_PAIRS: "customer_id = 'C00000042' and debit_at between '2013-07-01' and '2013-07-15'",
     tables.ACCOUNT_BALANCES: "account_id = 'A00000042'",
-    tables.DISTRICT_MINUTES: "minute = '2013-07-05 10:30:00' and district_id < 10",
+    tables.DISTRICT_MINUTES: "minute = '2013-07-05 10:30:00'",
     tables.DEBIT_SHARE: "day = '2013-12-31'",
-    tables.ACCOUNT_DAYS: "account_id = 'A00000042' and day between '2013-07-01' and '2013-07-10'",
+    tables.ACCOUNT_DAYS: "account_id = 'A00000042' and day = '2013-07-05'",
 }
 
 
