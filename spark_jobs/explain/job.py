@@ -37,7 +37,7 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
     moment = Moment.of_release(settings, as_of) if as_of is not None else Moment.now(settings, plan.table)
     delta = moment.open(plan.table)
     found = find(plan.table, delta, where)
-    _tell(f"{name} {moment} (version {delta.version()}): {found.count} cell{'' if found.count == 1 else 's'}")
+    _tell(f"{name} {moment} (version {moment.version(plan.table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
     if moment.release is None and (step := backfills.halfway(settings)):
         _tell(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
     session, runs, wrong = open_session(moment, plan), Runs(moment, plan.table), []

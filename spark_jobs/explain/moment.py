@@ -1,7 +1,8 @@
 """Which versions of the tables are explained: those of a release, or gold as it is now and silver as gold has read it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from string import Template
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from spark_jobs.versions import hold_same_rows
 
 Row = dict[str, Any]
 _GOLD = "gold"
+_RUNS = Template('select * from t where "table" in ($names) order by last_batch, finished_at')
 _DECIMALS = "set datafusion.sql_parser.parse_float_as_decimal = true"  # numbers with a point are decimals, as in the tables
 
 
@@ -79,9 +81,17 @@ class Moment:
                 "name a release by --as-of"
             ) from None
 
-    def batches(self) -> list[Row]:
-        """The rows of control.batches that are part of it."""
-        return self._of_release(control.read(self.settings, tables.BATCHES).to_pylist(), self._is_run_of_release)
+    def version(self, table: Table, delta: DeltaTable) -> int:
+        """The version of a table that was opened; of a release's copy, that of what was copied."""
+        return self.release.versions[table.name] if self.release else delta.version()
+
+    def batches(self, names: Iterable[str]) -> list[Row]:
+        """The rows of control.batches of some tables that are part of it, in the order of their batches."""
+        path = str(tables.BATCHES.path(self.settings))
+        if not DeltaTable.is_deltatable(path):
+            return []
+        sql = _RUNS.substitute(names=", ".join(f"'{name}'" for name in names))
+        return self._of_release(control.query(DeltaTable(path), sql).to_pylist(), self._is_run_of_release)
 
     def redrives(self) -> list[Row]:
         """The rows of control.redrives that are part of it."""

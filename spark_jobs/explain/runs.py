@@ -1,7 +1,8 @@
 """Which runs brought the rows of a cell, by which rules, and which of the rows came only when the cell was there already."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -12,6 +13,7 @@ from spark_jobs.tables import Table
 
 Place = tuple[str, int, int]
 _AFTER_ALL = 2**62
+_OF_SILVER = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 
 
 def place_of(row: Row) -> Place:
@@ -40,11 +42,11 @@ class Runs:
 
     @cached_property
     def _batches(self) -> list[Row]:
-        return self.moment.batches()
+        return self.moment.batches((self.table.name, *(table.name for table in _OF_SILVER)))
 
     @cached_property
     def gold(self) -> list[GoldRun]:
-        """Gold's runs, the first one first: what they read only rises."""
+        """Gold's runs, the first one first: what they read, and their batches, only rise."""
         rows = [row for row in self._batches if row["job"] == "gold" and row["table"] == self.table.name]
         found = []
         for row in rows:
@@ -66,9 +68,10 @@ class Runs:
         return max(rows, key=lambda row: row["corrected_at"], default=None)
 
     def silver_run(self, table: Table, batch: int) -> Row | None:
-        """The run of silver that took a batch of a table; the last one, where a roll-back made it be taken again."""
-        rows = [row for row in self._silver(table) if row["first_batch"] <= batch <= row["last_batch"]]
-        return max(rows, key=lambda row: (row["finished_at"] is not None, row["finished_at"]), default=None)
+        """The run of silver that took a batch of a table."""
+        rows = self._silver[table.name]
+        place = bisect_left(rows, batch, key=lambda row: row["last_batch"])
+        return rows[place] if place < len(rows) and rows[place]["first_batch"] <= batch else None
 
     def gold_run(self, table: Table, batch: int, place: Place) -> int | None:
         """The number, in order, of the first run of gold that read a row of a silver table; None where none has recorded it."""
@@ -83,15 +86,17 @@ class Runs:
 
     def gold_run_of_batch(self, batch: int) -> int | None:
         """The number of the first run of gold that answered for a batch of transactions."""
-        return self._first(lambda run: run.first_batch <= batch <= run.last_batch)
+        place = bisect_left(self.gold, batch, key=lambda run: run.last_batch)
+        return place if place < len(self.gold) and self.gold[place].first_batch <= batch else None
 
     def steps_within(self, first: datetime, last: datetime) -> list[Row]:
         """The steps of backfills that rebuilt a part of a range of event times, both ends included, in their order."""
         rows = [row for row in self.moment.backfills() if row["part"] == backfills.TRANSACTIONS]
         return sorted((row for row in rows if row["step_start"] <= last and row["step_end"] > first), key=lambda row: row["number"])
 
-    def _silver(self, table: Table) -> Iterable[Row]:
-        return (row for row in self._batches if row["job"] == "silver" and row["table"] == table.name)
+    @cached_property
+    def _silver(self) -> dict[str, list[Row]]:
+        return {table.name: [row for row in self._batches if (row["job"], row["table"]) == ("silver", table.name)] for table in _OF_SILVER}
 
     def _first(self, is_it: Callable[[GoldRun], bool]) -> int | None:
         return next((number for number, run in enumerate(self.gold) if is_it(run)), None)

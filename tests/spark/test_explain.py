@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import run, tables
+from spark_jobs import backfills, kept, run, tables
 from spark_jobs.errors import AuditDifference
 from spark_jobs.explain import cells, job
 from spark_jobs.gold import job as gold
@@ -218,6 +218,30 @@ def test_silver_that_gold_has_not_read_yet_is_not_taken_for_a_difference(made: L
     row = next(row for row in rows if row["transaction_id"] == "T1") | {"transaction_id": "T9", "_batch": 3}
     write_deltalake(path, pa.Table.from_pylist([row], pa.schema(table.delta_schema().to_arrow())), mode="append")
     assert ids(explain(tables.DAILY_TOTALS, CASES[tables.DAILY_TOTALS][0], settings=settings)) == ["T6", "T1", "T3", "T5"]
+
+
+def test_a_kept_release_is_explained_from_its_copy(made: Lake, explain: Explain, tmp_path: Path) -> None:
+    settings = copy_of(made, tmp_path)
+    before = explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings)
+    kept.keep(settings, made.release)
+    shutil.rmtree(tables.SILVER_TRANSACTIONS.path(settings))
+    assert explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings) == before
+
+
+def test_a_backfill_of_the_rows_times_is_told(made: Lake, explain: Explain, tmp_path: Path) -> None:
+    settings = copy_of(made, tmp_path)
+    order = at("2013-01-01 10:00"), at("2013-01-02"), (tables.SILVER_TRANSACTIONS.name,), {"transactions": "9"}
+    step = backfills.Step(backfills.find_or_start(settings, *order, "b"), backfills.TRANSACTIONS, *order[:2])
+    backfills.begin(settings, step, "b")
+    text = explain(tables.DAILY_TOTALS, CASES[tables.DAILY_TOTALS][0], settings=settings)
+    assert "is under way or stopped halfway" in text
+    assert "rebuilt by a backfill" not in text
+    backfills.end(settings, step, "b", rows=3, changed=1, last_batch=2, versions={"silver.transactions": 99})
+    text = explain(tables.DAILY_TOTALS, CASES[tables.DAILY_TOTALS][0], settings=settings)
+    assert '2013-01-01 10:00:00 to 2013-01-02 00:00:00, 3 of these rows, run b, rules {"transactions": "9"}, 1 rows' in text
+    assert "halfway" not in text
+    assert "rebuilt" not in explain(tables.DAILY_TOTALS, "window_start = '2013-01-02'", settings=settings)
+    assert "rebuilt" not in explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings)
 
 
 def copy_of(made: Lake, folder: Path) -> Settings:
