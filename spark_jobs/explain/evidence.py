@@ -11,6 +11,7 @@ from spark_jobs import tables
 from spark_jobs.explain.cells import literal
 from spark_jobs.explain.moment import Moment, Row, Session
 from spark_jobs.explain.plans import DAYS, PARTS, Plan
+from spark_jobs.explain.text import shown
 
 MOST_ROWS, MOST_BESIDE = 100, 20  # listed of the rows, and of what lies beside them
 _KEY = {tables.SILVER_CUSTOMERS: "customer_id", tables.SILVER_ACCOUNTS: "account_id"}
@@ -63,7 +64,7 @@ class Evidence:
     @property
     def condition(self) -> str:
         """The condition on silver.transactions by which the rows were found, as a person would write it."""
-        return Template(self.plan.rows).substitute({name: f"'{value}'" for name, value in _readable(self.cell).items()})
+        return Template(self.plan.rows).substitute({name: f"'{shown(value)}'" for name, value in self.cell.items()})
 
     @cached_property
     def count(self) -> int:
@@ -81,7 +82,8 @@ class Evidence:
         if len(made) != 1:
             return [f"the {self.count} rows of silver make {len(made)} such cells, found 1"]
         names = [name for name in self.plan.table.columns if name in made[0]]
-        return [f"{name}: found {self.cell[name]}, the rows give {made[0][name]}" for name in names if self.cell[name] != made[0][name]]
+        differing = [name for name in names if self.cell[name] != made[0][name]]
+        return [f"{name}: found {shown(self.cell[name])}, the rows give {shown(made[0][name])}" for name in differing]
 
     def rows(self) -> list[Row]:
         """The first rows, by time and arrival; `_is_aside` of those that stand beside the cell only. Days: the last ones."""
@@ -147,7 +149,3 @@ def open_session(moment: Moment, plan: Plan) -> Session:
     if DeltaTable.is_deltatable(redrives):
         opened["redrives"] = DeltaTable(redrives)
     return Session(**opened)
-
-
-def _readable(cell: Row) -> dict[str, str]:
-    return {name: str(value).removesuffix("+00:00") for name, value in cell.items()}

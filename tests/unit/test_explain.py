@@ -1,11 +1,14 @@
 """Which cells a condition of `run explain` picks, what it refuses, and what it names where there is none. Needs no Spark."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 from deltalake import DeltaTable
 
 from spark_jobs import tables
-from spark_jobs.errors import SettingsError
-from spark_jobs.explain import cells, plans, runs, text, where
+from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.explain import cells, job, plans, runs, text, where
 from spark_jobs.explain.cells import Found
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
@@ -123,6 +126,53 @@ def test_where_there_is_no_such_cell_the_nearest_values_are_named(gold: Settings
 def test_an_empty_table_says_so(gold: Settings) -> None:
     with pytest.raises(SettingsError, match=r"found no such cell in gold.large_credits: the table is empty"):
         find(gold, tables.LARGE_CREDITS, "true")
+
+
+def lake_of(home: Path) -> Settings:
+    """Silver and gold of 2013-01-02, and a silver row of March in a file that is gone."""
+    settings = settings_of(home)
+    rows = good_rows()
+    rows["silver.customers"][0] |= {"city": "London", "state": "LN"}
+    write(settings, rows)
+    tables.ensure_tables(settings, (*tables.GOLD, *tables.CONTROL))
+    silver = DeltaTable(str(tables.SILVER_TRANSACTIONS.path(settings)))
+    before = set(silver.file_uris())
+    other = datetime(2013, 3, 1, tzinfo=UTC)
+    write(settings, {"silver.transactions": [rows["silver.transactions"][0] | {"event_at": other, "event_on": other.date()}]})
+    silver.update_incremental()
+    (added,) = set(silver.file_uris()) - before
+    Path(added.removeprefix("file://")).unlink()
+    return settings
+
+
+OF_ALL_TIME = {tables.CUSTOMER_ACTIVITY, tables.ACCOUNT_BALANCES}
+
+
+@pytest.mark.parametrize("table", [table for table in tables.GOLD if table not in OF_ALL_TIME], ids=lambda table: table.name)
+def test_a_file_of_other_times_is_not_read(table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.run(lake_of(tmp_path), table.name, "true")
+    assert "  sums: equal, " in capsys.readouterr().out
+
+
+def test_a_file_that_is_gone_and_needed_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"^silver cannot be read \(.*\): run it again") as caught:
+        job.run(lake_of(tmp_path), "gold.customer_activity", "true")
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_of_any_characters_stay_in_their_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings, strange = settings_of(tmp_path), "T4\n\x1b[2J'$type"
+    rows = good_rows()
+    rows["silver.transactions"][-1] |= {"transaction_id": strange}
+    rows["gold.large_credits"][0] |= {"transaction_id": strange}
+    write(settings, rows)
+    tables.ensure_tables(settings, tables.CONTROL)
+    job.run(settings, "gold.large_credits", "true")
+    text = capsys.readouterr().out
+    assert "cell transaction_id T4\\n\\x1b[2J'$type\n" in text
+    assert "transaction_id = 'T4\\n\\x1b[2J'$type'\n" in text
+    assert "  sums: equal, " in text
+    assert "\x1b" not in text
 
 
 def test_every_gold_table_has_a_plan() -> None:
