@@ -106,6 +106,10 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     export.add_argument("--file-mb", type=_megabytes, default=128, metavar="M", help="about how large a file may become (128)")
     export.add_argument("--date-column", metavar="C", help="with --postgres: the time of a row; by default the day of the export")
     export.add_argument("--partition-column", metavar="C", help="with --postgres: read in parallel, cut by this column")
+    explain = jobs.add_parser("explain", help=about["explain"])
+    explain.add_argument("--table", required=True, metavar="NAME", help="a table of gold, such as gold.daily_totals")
+    explain.add_argument("--where", required=True, metavar="CONDITION", help="which cells: one condition in SQL on the table's columns")
+    explain.add_argument("--as-of", type=_whole, metavar="RELEASE", help="as this release has it; by default as it is now")
     return parser.parse_args(arguments)
 
 

@@ -68,7 +68,7 @@ def finish(settings: Settings) -> None:
         follows |= {f"{gold} {table.name}": _head(settings, table) for table in (SILVER_CUSTOMERS, SILVER_ACCOUNTS)}
         for table in GOLD:
             _restore(settings, table, released, follows)
-        _keep(settings, BATCHES, lambda row: _is_of_release(settings, row, released, batches))
+        _keep(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
         _keep(settings, REDRIVES, lambda row: row["_silver_version"] <= released.get(row["table"], -1))
         _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
         _restore_verdicts(settings, decision, released)
@@ -118,7 +118,7 @@ def _empty(settings: Settings, table: Table, application: str) -> None:
         delta.delete(commit_properties=CommitProperties(app_transactions=[Transaction(application, 0)]))
 
 
-def _is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:
+def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:
     """Whether a run is part of the release: its row of control.batches stays.
 
     Gold may have read a version of silver that upkeep made of the released one.

@@ -279,6 +279,13 @@ def run_export(settings: Settings, options: argparse.Namespace) -> None:
         job.run(spark, settings, asked, uuid.uuid4().hex[:12], release)  # another name for every try of a task
 
 
+def run_explain(settings: Settings, options: argparse.Namespace) -> None:
+    """Print the silver rows, Kafka records, versions and runs that made a cell of gold. Starts no JVM, writes nothing."""
+    from spark_jobs.explain import job
+
+    job.run(settings, options.table, options.where, options.as_of)
+
+
 JOBS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
     "bronze": run_bronze,
     "ingestion": run_ingestion,
@@ -295,6 +302,7 @@ JOBS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
     "release": run_release,
     "decide": run_decide,
     "export": run_export,
+    "explain": run_explain,
 }
 
 

@@ -81,7 +81,8 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
         raise HTTPException(404, "found no such table, expected one of bronze, silver or gold")
     warehouse = _open()
     found = verdicts.of_table(warehouse, name, (page - 1) * RUNS_A_PAGE, RUNS_A_PAGE + 1) if warehouse else []
-    return _page(request, "table.html", warehouse, name=name, found=found[:RUNS_A_PAGE], page=page, has_more=len(found) > RUNS_A_PAGE)
+    words = {"name": name, "page": page, "has_more": len(found) > RUNS_A_PAGE, "explain": verdicts.explain_command(name)}
+    return _page(request, "table.html", warehouse, found=found[:RUNS_A_PAGE], **words)
 
 
 @app.get("/run")

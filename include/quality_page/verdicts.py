@@ -8,12 +8,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from include.orchestration.defaults import dag_of_run
 from include.quality_page.reading import Row, Warehouse
+from spark_jobs.ddl import parse_columns
 from spark_jobs.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
 from spark_jobs.verdicts import RELEASE_ANYWAY, decision_about
 from spark_jobs.written import source_of
 
 RUNS_SHOWN = 20
 DECISIONS_READ = 1000
+_QUOTED = "'...'"
 
 _NEWEST = """select * from (select *, row_number() over (partition by "table" order by _judged_at desc) as place from t)
     where place <= $count order by _judged_at desc"""
@@ -78,6 +80,15 @@ def newest_release(warehouse: Warehouse) -> Row | None:
     """Number and time of the newest release."""
     sql = "select release_id, max(released_at) as released_at from t group by release_id order by release_id desc limit 1"
     return next(iter(warehouse.select(RELEASES, sql)), None)
+
+
+def explain_command(table: str) -> str | None:
+    """The command that says what made a cell of a gold table, with its keys to be filled in; None for tables of other layers."""
+    if not table.startswith("gold."):
+        return None
+    kinds = {name: kind for name, kind, _ in parse_columns(BY_NAME[table].ddl)}
+    keys = [f"{key} = {'...' if kinds[key] in ('int', 'bigint') else _QUOTED}" for key in BY_NAME[table].keys]
+    return f'.venv/bin/python -m spark_jobs.run explain --table {table} --where "{" and ".join(keys)}"'
 
 
 def dag_run_path(run_id: str) -> str | None:

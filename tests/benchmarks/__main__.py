@@ -1,7 +1,8 @@
-"""`python -m tests.benchmarks [--transactions N] [--only steps|history|backfill|latency|spike]`: benchmarks, each with a printed table.
+"""`python -m tests.benchmarks [--transactions N] [--only NAME]`: benchmarks, each with a printed table.
 
 steps: how long each step takes over N generated transactions. history: how silver depends on the rows behind it (history.py).
-backfill: how long a backfill takes beside the first ingestion (backfill.py). latency, spike: ingestion from a broker (ingestion.py).
+backfill: how long a backfill takes beside the first ingestion (backfill.py). explain: how long explaining a cell takes on 10 million rows
+(explain.py; it makes them for minutes, and is run only when it is asked for). latency, spike: ingestion from a broker (ingestion.py).
 
 Bronze is filled from the generator without a broker, so that the table speaks of silver, gold, the gates and the release. Each step
 is a process of its own, start included, as Airflow runs it. The home is a temporary folder.
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from include.spark.class_archive import fill_bronze
 from spark_jobs.settings import ROOT, read_settings
-from tests.benchmarks import backfill, history, ingestion
+from tests.benchmarks import backfill, explain, history, ingestion
 
 STEPS = (["silver"], ["gate", "bronze"], ["gate", "silver"], ["gold"], ["gate", "gold"], ["release"])
 
@@ -30,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=("steps", "history", "backfill", "latency", "spike"))
+    parser.add_argument("--only", choices=("steps", "history", "backfill", "explain", "latency", "spike"))
     options = parser.parse_args()
     if options.only in (None, "steps") and (failed := measure_steps(options.transactions)):
         return failed
@@ -39,6 +40,9 @@ def main() -> int:
             history.measure(Path(folder), HISTORIES, options.transactions, options.repeats)
     if options.only in (None, "backfill"):
         backfill.measure(options.transactions)
+    if options.only == "explain":
+        with tempfile.TemporaryDirectory() as folder:
+            explain.measure(Path(folder), HISTORIES[-1])
     if options.only in (None, "latency"):
         ingestion.measure_latency(rate=5_000, seconds=120)
     if options.only in (None, "spike"):

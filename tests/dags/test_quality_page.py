@@ -1,5 +1,8 @@
 """The page "Quality": nothing without a login, what it says, and what it must never say."""
 
+import html
+import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from include.quality_page.app import app, may_read
 from spark_jobs import tables
+from spark_jobs.run import parse_arguments
 from spark_jobs.settings import ROOT, Settings, read_settings
 from tests.dags import quality_rows as rows
 
@@ -82,6 +86,20 @@ def test_every_table_with_its_last_runs_and_the_charts(home: Settings, reader: T
     assert '/quality/data_docs/validations/silver/customers_quarantine/run/3.html"' in text
     assert "/dags/medallion/runs/scheduled__2026-03-01T00%3A15%3A00%2B00%3A00" in text
     assert "http://" not in text.replace("http://airflow.example", "")
+
+
+def test_gold_tables_lead_to_the_command_that_explains_a_cell(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 1)
+    overview = reader.get("/").text
+    assert overview.count('#explain">explain</a>') == len(tables.GOLD)
+    assert '<a href="/quality/table?name=gold.weekly_top_customers#explain">explain</a>' in overview
+    text = html.unescape(reader.get("/table?name=gold.weekly_top_customers").text)
+    command = re.search("<code>[.]venv/bin/python -m spark_jobs.run (explain .*)</code>", text)
+    assert command is not None
+    words = shlex.split(command[1])
+    assert words[-1] == "window_start = '...' and rank = ..."
+    assert parse_arguments(words).table == "gold.weekly_top_customers"
+    assert "spark_jobs.run" not in reader.get("/table?name=silver.customers").text
 
 
 def test_an_overruled_verdict_shows_who_and_why(home: Settings, reader: TestClient) -> None:

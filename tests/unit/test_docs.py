@@ -104,6 +104,17 @@ def test_every_file_that_a_page_names_exists() -> None:
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
+def test_every_edge_of_the_semantics_has_its_tests() -> None:
+    """Each section names some; all of them are there, and those of the edges are all named."""
+    page = (ROOT / "include/docs/semantics.md").read_text()
+    named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", page)
+    assert [(file, name) for file, name in named if f"def {name}(" not in (ROOT / file).read_text()] == []
+    edges = ROOT / "tests/spark/test_semantics.py"
+    assert set(re.findall(r"^def (test_\w+)", edges.read_text(), re.MULTILINE)) <= {name for _, name in named}
+    without = [text.splitlines()[0] for text in page.split("\n## ")[1:] if "::test_" not in text]
+    assert without == []
+
+
 def test_the_layout_names_folders_that_exist() -> None:
     lines = section("Layout").split("```")[1].splitlines()[1:]
     found = [re.findall(r"[\w/]+/(?= )", line.partition("  ")[0] + " ") for line in lines]

@@ -1,0 +1,72 @@
+"""`run explain`: prints which silver rows make a cell of gold, where they came from, and whether they make it.
+
+Reads by delta-rs, starts no JVM, holds no lease and writes nothing.
+"""
+
+import os
+import sys
+from string import Template
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from spark_jobs import backfills
+from spark_jobs.errors import AuditDifference, LedgerError, SettingsError, first_line
+from spark_jobs.explain.cells import find
+from spark_jobs.explain.evidence import Evidence, open_session
+from spark_jobs.explain.moment import Moment
+from spark_jobs.explain.plans import PLANS, Plan
+from spark_jobs.explain.runs import Runs
+from spark_jobs.explain.telling import Telling
+from spark_jobs.explain.text import told
+from spark_jobs.settings import Settings
+
+_DIFFERENT = Template(
+    "$name $moment: found $n of $all cells that are not what silver makes ($first), expected none: "
+    "run backfill over their times makes silver and gold anew from bronze, and shows with --dry-run what it would change"
+)
+
+
+def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> None:
+    """Print what made the cells of a gold table that match a condition, ten of them at most.
+
+    Without a release: gold as it is now, and silver as gold has read it. Raises SettingsError for a table, condition, cell or release
+    that is none, AuditDifference when silver's rows do not make a cell.
+    """
+    plan = _plan(name)
+    moment = Moment.of_release(settings, as_of) if as_of is not None else Moment.now(settings, plan.table)
+    delta = moment.open(plan.table)
+    found = find(plan.table, delta, where)
+    _tell(f"{name} {moment} (version {moment.version(plan.table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
+    if moment.release is None and (step := backfills.halfway(settings)):
+        _tell(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
+    session, runs, wrong = open_session(moment, plan), Runs(moment, plan.table), []
+    for cell in found.cells:
+        try:
+            telling = Telling(plan, cell, Evidence(session, plan, cell), runs)
+            lines = list(telling.lines())
+        except (DeltaError, pa.ArrowException, OSError) as error:
+            raise LedgerError(f"silver cannot be read ({first_line(error)}): run it again, or name a release by --as-of") from error
+        _tell("\n".join(lines))
+        if telling.differences:
+            wrong.append(f"{told(cell, plan.table.keys)}: {'; '.join(telling.differences)}")
+    if found.count > len(found.cells):
+        _tell(f"{found.count - len(found.cells)} more cells match: ask for fewer to see them")
+    if wrong:
+        words = {"name": name, "moment": moment, "n": len(wrong), "all": len(found.cells), "first": wrong[0]}
+        raise AuditDifference(_DIFFERENT.substitute(words))
+
+
+def _plan(name: str) -> Plan:
+    names = {table.name: plan for table, plan in PLANS.items()}
+    if name not in names:
+        raise SettingsError(f"--table: found {name!r}, expected one of {', '.join(names)}")
+    return names[name]
+
+
+def _tell(lines: str) -> None:
+    try:
+        sys.stdout.write(f"{lines}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,139 @@
+"""Which versions of the tables are explained: those of a release, or gold as it is now and silver as gold has read it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from spark_jobs import backfills, control, kept, retention, rollback, tables
+from spark_jobs.errors import LedgerError, SettingsError, first_line
+from spark_jobs.releases import Release
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+from spark_jobs.versions import hold_same_rows
+
+Row = dict[str, Any]
+_GOLD = "gold"
+_RUNS = Template('select * from t where "table" in ($names) order by last_batch, finished_at')
+_DECIMALS = "set datafusion.sql_parser.parse_float_as_decimal = true"  # numbers with a point are decimals, as in the tables
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How to open the tables at one moment; `release` is None for now."""
+
+    settings: Settings
+    release: Release | None
+    versions: dict[str, int]  # of silver's tables, for now
+
+    @classmethod
+    def of_release(cls, settings: Settings, number: int) -> "Moment":
+        """A release that readers are offered; raises SettingsError when there is none of that number."""
+        try:
+            return cls(settings, retention.find_offered(settings, number), {})
+        except LedgerError as error:
+            raise SettingsError(f"--as-of: {error}") from None
+
+    @classmethod
+    def now(cls, settings: Settings, table: Table) -> "Moment":
+        """A gold table as it is, with silver as it was when the table was written.
+
+        The table's own commits tell how far it follows, also while a run of gold is under way; what was recorded of runs tells of changes
+        of silver that changed nothing in the table.
+        """
+        versions = control.versions_read_by_gold(settings)  # before the table is opened: it may follow further, never less far
+        if DeltaTable.is_deltatable(str(table.path(settings))):
+            gold, application = DeltaTable(str(table.path(settings))), control.application(settings, _GOLD)
+            followed = {tables.SILVER_TRANSACTIONS.name: gold.transaction_version(application)}
+            for name in (tables.SILVER_CUSTOMERS.name, tables.SILVER_ACCOUNTS.name):
+                followed[name] = gold.transaction_version(f"{application} {name}")
+            versions |= {name: max(version, versions.get(name, 0)) for name, version in followed.items() if version is not None}
+        return cls(settings, None, versions)
+
+    def __str__(self) -> str:
+        if self.release is None:
+            return "as it is now"
+        return f"in release {self.release.release_id} of {self.release.released_at:%Y-%m-%d %H:%M:%S} UTC"
+
+    def open(self, table: Table) -> DeltaTable:
+        """A table; raises SettingsError when there is none yet, or its version can no longer be read."""
+        try:
+            return kept.open_table(self.settings, self.release, table.name) if self.release else self._open_now(table)
+        except LedgerError as error:
+            raise SettingsError(str(error)) from None
+
+    def _open_now(self, table: Table) -> DeltaTable:
+        path = str(table.path(self.settings))
+        if not DeltaTable.is_deltatable(path):
+            raise SettingsError(f"found no {table.name} at {path}, expected what {table.layer} writes: run {table.layer} first")
+        head, version = DeltaTable(path), self.versions.get(table.name)
+        if version is None or version >= head.version() or hold_same_rows(self.settings, table, version, head.version()):
+            return head
+        try:
+            return DeltaTable(path, version=version)
+        except DeltaError as error:
+            raise SettingsError(
+                f"{table.name}: version {version}, of which gold was made, cannot be read any more ({first_line(error)}): run gold, or "
+                "name a release by --as-of"
+            ) from None
+
+    def version(self, table: Table, delta: DeltaTable) -> int:
+        """The version of a table that was opened; of a release's copy, that of what was copied."""
+        return self.release.versions[table.name] if self.release else delta.version()
+
+    def batches(self, names: Iterable[str]) -> list[Row]:
+        """The rows of control.batches of some tables that are part of it, in the order of their batches."""
+        path = str(tables.BATCHES.path(self.settings))
+        if not DeltaTable.is_deltatable(path):
+            return []
+        sql = _RUNS.substitute(names=", ".join(f"'{name}'" for name in names))
+        return self._of_release(control.query(DeltaTable(path), sql).to_pylist(), self._is_run_of_release)
+
+    def redrives(self) -> list[Row]:
+        """The rows of control.redrives that are part of it."""
+        rows = control.read(self.settings, tables.REDRIVES).to_pylist()
+        versions = self.release.versions if self.release else self.versions
+        return [row for row in rows if row["table"] not in versions or (row["_silver_version"] or 0) <= versions[row["table"]]]
+
+    def backfills(self) -> list[Row]:
+        """The steps of backfills, done, that are part of it."""
+        rows = [row for row in control.read(self.settings, tables.BACKFILLS).to_pylist() if row["state"] == "done"]
+        release = self.release
+        return self._of_release(rows, lambda row: release is not None and backfills.is_of_release(row, release.versions))
+
+    def _of_release(self, rows: list[Row], is_part: Callable[[Row], bool]) -> list[Row]:
+        return [row for row in rows if self.release is None or is_part(row)]
+
+    def _is_run_of_release(self, row: Row) -> bool:
+        release = self.release
+        if release is None:
+            return True
+        batches = {table.name: release.last_batches.get(table.name, 0) for table in tables.BRONZE}
+        return rollback.is_of_release(self.settings, row, release.versions, batches)
+
+
+class Session:
+    """SQL (DataFusion) over tables, and over tables in memory that are made of them."""
+
+    def __init__(self, **named: DeltaTable) -> None:
+        self._builder = QueryBuilder()
+        self._builder.execute(_DECIMALS)
+        for name, table in named.items():
+            self._builder.register(name, table)
+
+    def query(self, sql: str) -> list[Row]:
+        """The answer's rows. Raises DeltaError, ArrowException or OSError when there is none."""
+        rows: list[Row] = pa.RecordBatchReader.from_stream(self._builder.execute(sql)).read_all().to_pylist()
+        return rows
+
+    def keep(self, name: str, sql: str) -> None:
+        """Keep the answer in memory as a table; one of that name is replaced."""
+        self._builder.execute(f"create or replace table {name} as {sql}")
+
+    def view(self, name: str, sql: str) -> None:
+        """Give a query a name, in place of one that has it."""
+        self._builder.execute(f"create or replace view {name} as {sql}")

@@ -1,0 +1,38 @@
+"""Values and tables as text for people: one line a row, nothing that would move a terminal's cursor."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+_WIDEST = 60
+
+
+def shown(value: Any) -> str:
+    """A value in one line; times are UTC, a dash stands for null."""
+    match value:
+        case None:
+            text = "-"
+        case datetime():
+            text = value.replace(tzinfo=None).isoformat(" ").removesuffix("000")
+        case Decimal():
+            text = format(value, "f")
+        case bool():
+            text = str(value).lower()
+        case _:
+            text = str(value)
+    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return safe if len(safe) <= _WIDEST else f"{safe[: _WIDEST - 1]}…"
+
+
+def listed(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """The lines of a table with its head; marks, in the last column, are not cut."""
+    texts = [[*(shown(value) for value in row[:-1]), str(row[-1])] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *texts, strict=True)]
+    for line in (names, *texts):
+        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def told(row: dict[str, Any], names: Sequence[str]) -> str:
+    """Some columns of a row with their values."""
+    return ", ".join(f"{name} {shown(row[name])}" for name in names)
