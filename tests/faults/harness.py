@@ -147,7 +147,7 @@ def differences(settings: Settings, sent: Sent) -> list[str]:
     return [f"{len(places)} {kind}, the first {places[0]}" for kind, places in kinds.items() if places]
 
 
-def await_commits(settings: Settings, count: int = 1, seconds: float = 120) -> None:
+def await_commits(settings: Settings, count: int = 1, seconds: float = 300) -> None:
     """Return when transactions has so many commits more; under load there is one every two seconds."""
     version = versions(settings)
     await_that(lambda: versions(settings) >= version + count, seconds)

@@ -67,7 +67,7 @@ class Sent:
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(15)
-        await_that(lambda: topic not in self.topics(), 30)
+        await_that(lambda: topic not in self.topics())
 
     def topics(self) -> set[str]:
         return set(self.admin.list_topics(timeout=15).topics)

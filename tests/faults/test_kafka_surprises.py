@@ -56,12 +56,12 @@ def test_records_of_every_kind_and_new_partitions_while_it_runs(sent: Sent, ledg
     with ledger.running("bronze") as bronze:
         await_that(lambda: bronze.poll() is not None or count(ledger) == len(sent.records))
         sent.admin.create_partitions([NewPartitions("transactions", 7)])["transactions"].result(15)
-        await_that(lambda: len(sent.admin.list_topics("transactions", 15).topics["transactions"].partitions) == 7, 30)
+        await_that(lambda: len(sent.admin.list_topics("transactions", 15).topics["transactions"].partitions) == 7)
         for partition in range(7):
             sent.send("transactions", *texts("grown", 10), partition=partition)
         await_that(lambda: bronze.poll() is not None or count(ledger) == len(sent.records))
         bronze.send_signal(signal.SIGTERM)
-        _, errors = bronze.communicate(timeout=60)
+        _, errors = bronze.communicate(timeout=180)
     assert bronze.returncode == 0, errors
     assert_bronze_is(ledger, sent)
     assert control.read(ledger.settings, tables.HOLES).num_rows == 0

@@ -30,7 +30,7 @@ NO_STACK = "127.0.0.1:9"  # the discard port: nothing listens there
 ALL_STEPS = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
 
 
-def await_that(condition: Callable[[], object], seconds: float = 120) -> None:
+def await_that(condition: Callable[[], object], seconds: float = 300) -> None:
     """Return as soon as the condition holds; it is asked ten times a second and fails the test when the time is over."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not condition():

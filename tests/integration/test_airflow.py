@@ -52,7 +52,7 @@ def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: Airflow
     wait_for_ingestion(settings, api, Clock())
     run = api.trigger("medallion")  # a run that is there comes before a scheduled one
     api.unpause("medallion")
-    state = api.wait_for_run("medallion", run, 400, Clock())
+    state = api.wait_for_run("medallion", run, 900, Clock())
 
     tasks = api.task_states("medallion", run)
     assert tasks.pop("ask_for_decision") == "skipped"  # no gate is closed
@@ -79,14 +79,14 @@ def bronze_outlives_its_run_and_stops_when_asked(settings: Settings, api: Airflo
     assert (beat(settings).is_alive(), beat(settings).facts["process"]) == (True, application)
 
     stopped = api.trigger("bronze_control", {"action": "stop", "why": "new disks"})
-    assert api.wait_for_run("bronze_control", stopped, 120, Clock()) == "success"
+    assert api.wait_for_run("bronze_control", stopped, 300, Clock()) == "success"
     assert (beat(settings).is_alive(), beat(settings).facts["exit_code"]) == (False, 0)
     assert control.read_wanted(settings).told().startswith("admin at ")
     restarted = api.trigger("bronze_control", {"action": "restart"})
-    assert api.wait_for_run("bronze_control", restarted, 120, Clock()) == "success"
+    assert api.wait_for_run("bronze_control", restarted, 300, Clock()) == "success"
     assert beat(settings).is_alive()
     stopped = api.trigger("bronze_control", {"action": "stop"})
-    assert api.wait_for_run("bronze_control", stopped, 120, Clock()) == "success"
+    assert api.wait_for_run("bronze_control", stopped, 300, Clock()) == "success"
 
 
 def beat(settings: Settings) -> Heartbeat:

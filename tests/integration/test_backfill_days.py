@@ -85,7 +85,7 @@ def test_days_are_rebuilt_while_live_data_comes_and_an_application_is_killed(set
     finally:
         for dag in LIVE:
             api._call("PATCH", f"/dags/{dag}", {"is_paused": True})
-        assert api.wait_for_run("bronze_control", api.trigger("bronze_control", {"action": "stop"}), 120, Clock()) == "success"
+        assert api.wait_for_run("bronze_control", api.trigger("bronze_control", {"action": "stop"}), 300, Clock()) == "success"
     assert close_account(settings, newest_release(settings)).differences == []
 
 

@@ -44,7 +44,7 @@ def failed_run(settings: Settings, api: AirflowApi) -> str:
     Ledger(settings.home, settings.broker()).run("bronze --available-now")
     run = api.trigger("medallion")
     api.unpause("medallion")
-    state = api.wait_for_run("medallion", run, 400, Clock())
+    state = api.wait_for_run("medallion", run, 900, Clock())
     api._call("PATCH", "/dags/medallion", {"is_paused": True})
     assert (state, api.task_states("medallion", run)["silver_gate"]) == ("failed", "failed")
     return run

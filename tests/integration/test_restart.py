@@ -58,7 +58,7 @@ def test_bronze_killed_stopped_and_without_its_checkpoint(broker: Broker, tmp_pa
         broker.send(few_more(broker.sent, "third"))
         await_that(lambda: begun_batches(ledger) > before)
         bronze.send_signal(signal.SIGTERM)  # in the middle of a batch
-        _, errors = bronze.communicate(timeout=90)
+        _, errors = bronze.communicate(timeout=240)
     assert bronze.returncode == 0, errors
     assert "Traceback" not in errors
 
