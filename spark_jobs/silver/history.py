@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs.silver.judge import detail, is_valid, judge
-from spark_jobs.silver.parse import parse_fields
+from spark_jobs.silver.parse import parse_fields, time_of
 from spark_jobs.tables import ARRIVAL
 
 
@@ -87,8 +87,7 @@ def typed_messages(parsed: DataFrame, dimension: Dimension) -> DataFrame:
 
 def update_time() -> Column:
     """When a parsed message holds from: its update time, of a deletion its Kafka timestamp; null where there is none to be read."""
-    told = F.timestamp_millis(F.col("updateTime.text").try_cast("bigint"))
-    return F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(told)
+    return F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(time_of("updateTime"))
 
 
 def classify_messages(judged: DataFrame, dimension: Dimension) -> DataFrame:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "100000"}
 _LONGEST_WALK = 262_144  # characters; the walk costs some microseconds a token and holds them all in memory
 _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
+_FIRST_MILLI, _LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
 
@@ -43,6 +44,12 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
         .withColumns({name: _field(name, name in numbers) for name in names})
         .drop("_elements", "_object", *(f"_kind_{name}" for name in names))
     )
+
+
+def time_of(name: str) -> Column:
+    """The time (UTC) of a parsed field of epoch milliseconds; null where it is none, or of no year from 1 to 9999."""
+    millis = F.col(f"{name}.text").try_cast("bigint")
+    return F.when(millis.between(_FIRST_MILLI, _LAST_MILLI), F.timestamp_millis(millis))
 
 
 def _field(name: str, is_numeric: bool) -> Column:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs.silver.judge import detail, is_valid, judge
-from spark_jobs.silver.parse import parse_fields
+from spark_jobs.silver.parse import parse_fields, time_of
 from spark_jobs.tables import ARRIVAL
 
 TEXTS = ["transactionId", "accountId", "customerId", "eventTimeFormatted", "type", "operation"]
@@ -104,7 +104,7 @@ def rows_behind(first: DataFrame, marks: DataFrame) -> DataFrame:
 
 def _typed() -> dict[str, Column]:
     """The columns of silver.transactions by name, from the parsed fields of a valid row."""
-    event_at = F.timestamp_millis(F.col("eventTime.text").try_cast("bigint"))
+    event_at = time_of("eventTime")
     return {
         "transaction_id": F.col("transactionId.text"),
         "account_id": F.col("accountId.text"),

@@ -6,8 +6,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.silver import history
 from spark_jobs.silver.parse import parse_fields
+from spark_jobs.silver.transactions import parse_transactions
 from tests.frames import frame
+from tests.spark import rows
 
 pytestmark = pytest.mark.spark
 
@@ -200,3 +203,14 @@ def test_texts_keep_their_content(spark: SparkSession) -> None:
 def test_no_row_is_dropped_and_its_other_columns_stay(spark: SparkSession) -> None:
     rows = parsed(spark, [b"{}", None, b"{"])
     assert [tuple(row) for row in rows.select("place", F.hex("value")).collect()] == [(0, "7B7D"), (1, None), (2, "7B")]
+
+
+@pytest.mark.parametrize("written", ["999999999999999999", "-999999999999999999", "253402300800000", "1e400", '"soon"', "null"])
+def test_what_is_no_time_is_null_and_ends_no_job(spark: SparkSession, written: str) -> None:
+    """A backfill asks rows for their time before it judges them."""
+    transactions = parse_transactions(rows.bronze(spark, "transactions", [rows.written("transactions", "eventTime", written)]))
+    assert [row["_at"] for row in transactions.collect()] == [None]
+    customers = history.parse_messages(
+        rows.bronze(spark, "customers", [rows.written("customers", "updateTime", written)]), history.CUSTOMERS
+    )
+    assert [row[0] for row in customers.select(history.update_time()).collect()] == [None]
