@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 failed, 2 unusable arguments or settings, 3 gate closed, 4
 """
 
 import argparse
-import hashlib
 import logging
 import sys
 import time
@@ -273,8 +272,7 @@ def run_export(settings: Settings, options: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     asked = request.check(request.Asked(**{field.name: getattr(options, field.name) for field in fields(request.Asked)}), settings, now)
     release = None if asked.is_postgres else source.find_release(settings, asked.release, now)
-    place = f"export.{hashlib.sha256(asked.folder.encode()).hexdigest()[:16]}"  # two exports into one folder would undo each other
-    with leases.hold_names(settings, [place], owner=f"export to {asked.folder}", wait_seconds=0):
+    with leases.hold_names(settings, [asked.lease], owner=f"export to {asked.folder}", wait_seconds=0):
         spark = start_session(settings, "ledger export", s3_conf() if asked.bucket else {})
         job.run(spark, settings, asked, uuid.uuid4().hex[:12], release)  # another name for every try of a task
 
@@ -286,24 +284,11 @@ def run_explain(settings: Settings, options: argparse.Namespace) -> None:
     job.run(settings, options.table, options.where, options.as_of)
 
 
-JOBS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
-    "bronze": run_bronze,
-    "ingestion": run_ingestion,
-    "accept": run_accept,
-    "replay": run_replay,
-    "import": run_import,
-    "silver": run_silver,
-    "redrive": run_redrive,
-    "backfill": run_backfill,
-    "gold": run_gold,
-    "audit": run_audit,
-    "maintenance": run_maintenance,
-    "gate": run_gate,
-    "release": run_release,
-    "decide": run_decide,
-    "export": run_export,
-    "explain": run_explain,
-}
+_JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
+    *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_gold),
+    *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export),
+)
+JOBS = {job.__name__.removeprefix("run_"): job for job in _JOBS}
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -206,8 +206,7 @@ BACKFILLS = Table(
     tables array<string>, part string, step_start timestamp, step_end timestamp, rules_versions string, rows bigint, changed bigint,
     last_batch bigint, recorded_at timestamp, _newest_event_at timestamp, _versions string""",
 )
-# What audits found, a row a table. release_id: of a table as that release names it, else as it was then. `rows` are those of the table;
-# `missing` and `unexpected` say how many it lacks of those that it should hold, and holds beside them; `examples` shows some, masked.
+# What audits found, a row a table: how many it holds, lacks, and holds beside those; some, masked. release_id: null without --as-of.
 AUDITS = Table(
     "control.audits",
     """run_id string, release_id bigint, table string, version bigint, rows bigint, missing bigint, unexpected bigint,

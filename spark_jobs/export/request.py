@@ -1,5 +1,6 @@
 """What an export is asked to do: checked before anything starts."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +37,11 @@ class Request:
     def folder(self) -> str:
         """Where the date folders lie: a path, or s3a://bucket/key."""
         return f"{self.url}/{self.name}"
+
+    @property
+    def lease(self) -> str:
+        """The name of the lease of the folder: two exports into one folder would undo each other."""
+        return f"export.{hashlib.sha256(self.folder.encode()).hexdigest()[:16]}"
 
     @property
     def is_endless(self) -> bool:
