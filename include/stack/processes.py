@@ -56,7 +56,12 @@ def start(
             group=user[1] if user else None,
             extra_groups=[] if user else None,
         )
-    return Running(part, psutil.Process(started.pid), log, started)
+    running = Running(part, psutil.Process(started.pid), log, started)
+    # The kernel shows an environment a moment after it has begun a program; until then nobody finds the part by its mark.
+    deadline = time.monotonic() + 5
+    while alive(running.process) and PART_MARK not in environment_of(running.process) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return running
 
 
 def alive(process: psutil.Process) -> bool:

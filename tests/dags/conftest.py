@@ -33,12 +33,25 @@ def _import_airflow() -> None:
 _import_airflow()
 
 
+ALERTED = ("LEDGER_ALERT_WEBHOOK", "LEDGER_ALERT_MAIL", "AIRFLOW_CONN_SMTP_DEFAULT")
+
+
 @pytest.fixture(scope="session")
 def dag_bag() -> "DagBag":
-    """Every DAG of the folder, parsed once."""
+    """Every DAG of the folder, parsed once, with nobody to be alerted."""
     from airflow.dag_processing.dagbag import DagBag
 
-    return DagBag(dag_folder=DAGS)
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ALERTED:
+            environment.delenv(name, raising=False)
+        return DagBag(dag_folder=DAGS)
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_alerted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of the stack that ran in this process before have left whom they alert in its environment."""
+    for name in ALERTED:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from include.stack.processes import Running, alive, find_all, find_part, last_lines, start, stop, wait_until
+from include.stack import processes
+from include.stack.processes import Running, alive, environment_of, find_all, find_part, last_lines, start, stop, wait_until
 from include.stack.shutdown import stop_parts
 from spark_jobs.errors import LedgerError
 
@@ -40,6 +41,20 @@ def test_a_part_is_found_by_its_home_and_name(run: Callable[..., Running], tmp_p
     assert find_part(tmp_path, "postgres") is None
     assert find_part(tmp_path / "other", "kafka") is None
     assert find_part(tmp_path / "." / "x" / "..", "kafka") == started.process
+
+
+def test_a_part_that_was_started_is_found_at_once(run: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the kernel shows its environment a moment later: of 400 that were started, one was not found."""
+    asked = []
+
+    def shown_late(process: psutil.Process) -> dict[str, str]:
+        asked.append(process)
+        return environment_of(process) if len(asked) > 3 else {}
+
+    monkeypatch.setattr(processes, "environment_of", shown_late)
+    started = run(LONG, "kafka")
+    assert len(asked) > 3
+    assert find_part(tmp_path, "kafka") == started.process
 
 
 def test_children_of_a_killed_part_are_still_found_but_are_not_the_part(run: Callable[..., Running], tmp_path: Path) -> None:
