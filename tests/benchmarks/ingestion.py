@@ -20,13 +20,11 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from include.producer import generated_sources, plan_messages
-from include.stack import kafka
 from include.stack.processes import mark
-from include.stack.shutdown import stop_parts
 from spark_jobs import control, tables
 from spark_jobs.bronze import heartbeat
 from spark_jobs.settings import ROOT, Settings, read_settings
-from spark_jobs.topics import ensure_topics
+from tests.brokers import running_broker
 
 MESSAGES = 50_000  # different ones, sent again and again
 
@@ -85,11 +83,7 @@ def application() -> Iterator[Settings]:
     """A home with a broker and a running bronze application."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        try:
-            if started := kafka.launch(home):
-                kafka.wait(home, started)
-            bootstrap = kafka.own_bootstrap(home) or ""
-            ensure_topics(bootstrap)
+        with running_broker(home) as bootstrap:
             environ = {"LEDGER_HOME": folder, "LEDGER_KAFKA_BOOTSTRAP": bootstrap}
             environment = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")} | environ
             command = [sys.executable, "-m", "spark_jobs.run", "bronze"]
@@ -98,8 +92,6 @@ def application() -> Iterator[Settings]:
             settings = read_settings(environ)
             _await(lambda: (beat := heartbeat.read_one(settings, "bronze")) is not None and beat.state == heartbeat.RUNNING)
             yield settings
-        finally:
-            stop_parts(home, None, lambda _: None)
 
 
 def send(settings: Settings, rate: int, seconds: int) -> int:

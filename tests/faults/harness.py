@@ -64,13 +64,8 @@ def load(bootstrap: str, seed: int, a_second: int, topics: Sequence[str] = TOPIC
             producer.poll(0.02)
         producer.flush(120)
 
-    thread = threading.Thread(target=produce, name="load")
-    thread.start()
-    try:
+    with _beside(produce, ending):
         yield sent
-    finally:
-        ending.set()
-        thread.join()
 
 
 @dataclass
@@ -108,14 +103,23 @@ def supervised(settings: Settings, topics: Sequence[str] = TOPICS) -> Iterator[W
         while not ending.wait(1.0):
             watched.lines.extend(f"{time.strftime('%H:%M:%S')} {line}" for line in supervisor.step())
 
-    thread = threading.Thread(target=look, name="supervisor")
+    try:
+        with _beside(look, ending):
+            yield watched
+    finally:
+        supervisor.stop()
+
+
+@contextmanager
+def _beside(work: Callable[[], None], ending: threading.Event) -> Iterator[None]:
+    """Do some work in a thread beside the block, which sets the event and waits for its end."""
+    thread = threading.Thread(target=work, name=work.__name__)
     thread.start()
     try:
-        yield watched
+        yield
     finally:
         ending.set()
         thread.join()
-        supervisor.stop()
 
 
 def versions(settings: Settings) -> int:
