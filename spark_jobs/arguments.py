@@ -12,7 +12,7 @@ from spark_jobs.backfills import ROWS_A_STEP
 from spark_jobs.bronze.control import ACTIONS
 from spark_jobs.errors import SettingsError
 
-TOPICS = tuple(table.name.removeprefix("bronze.") for table in tables.BRONZE)
+TOPICS = tuple(table.topic for table in tables.BRONZE)
 _TENDED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
 _REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))

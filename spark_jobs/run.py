@@ -70,7 +70,7 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     if options.available_now:
         standing.make_topics(settings, options.only)  # in a service, each stream waits for the broker by itself
     settings.broker()
-    chosen = [table for table in tables.BRONZE if table.name.removeprefix("bronze.") in options.only]
+    chosen = [table for table in tables.BRONZE if table.topic in options.only]
     with leases.hold(settings, chosen, owner="bronze", wait_seconds=0) as epoch:
         for who in heartbeat.end_leftovers(settings, options.only):
             log.warning("what was left of %s is ended", who)
@@ -108,7 +108,7 @@ def run_replay(settings: Settings, options: argparse.Namespace) -> None:
     end = offsets.parse_time(options.end, "--to") if options.end else None
     replay.check_times(begin, end)
     settings.broker()
-    chosen = [table for table in tables.BRONZE if table.name.removeprefix("bronze.") in options.only]
+    chosen = [table for table in tables.BRONZE if table.topic in options.only]
     with _bronze_at_rest(settings, chosen, "replay"):
         replay.run(settings, chosen, begin, end)
 
@@ -147,7 +147,7 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
     with leases.hold(settings, tables.SILVER_OWNED, owner="silver"):
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
         retention.bring_up_to_date(settings, tables.SILVER_OWNED)
-        rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
+        rule_sets.register(settings, (table.topic for table in tables.BRONZE))
         unread = written.unread_bronze(settings)
         if not unread:
             log.info("silver: nothing to do, bronze has no batch that silver lacks")
@@ -187,7 +187,7 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
         with leases.hold(settings, backfill.LEASED, owner="backfill"):
             tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.GOLD, *tables.CONTROL))
             redrive_plan.refuse_halfway(settings)
-            rule_sets.register(settings, (table.name.removeprefix("bronze.") for table in tables.BRONZE))
+            rule_sets.register(settings, (table.topic for table in tables.BRONZE))
         _finish_backfill(settings, options)
         backfill.run(start_session(settings, "ledger backfill"), settings, order, options.run_id)
 

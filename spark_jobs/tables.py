@@ -31,6 +31,11 @@ class Table:
         return self.name.split(".")[0]
 
     @property
+    def topic(self) -> str:
+        """Of a bronze table, the topic that it holds."""
+        return self.name.removeprefix("bronze.")
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The column names, in order."""
         return tuple(name for name, _, _ in parse_columns(self.ddl))
@@ -263,18 +268,8 @@ GOLD = (
     ACCOUNT_DAYS,
 )
 CONTROL = (
-    BATCHES,
-    QUALITY_RESULTS,
-    RELEASES,
-    CORRECTIONS,
-    REDRIVES,
-    BACKFILLS,
-    AUDITS,
-    RULE_SETS,
-    DECISIONS,
-    BACKFILL_GRANTS,
-    HOLES,
-    TOPICS,
+    *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),
+    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}

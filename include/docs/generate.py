@@ -57,7 +57,7 @@ def rules_page() -> Iterable[str]:
     yield ""
     yield "Every batch is judged by the rules of its time (`rules_version` in `control.batches`; `control.rule_sets` keeps every text)."
     yield "Only a re-drive or a backfill judges it by newer ones. A file that changed under a version that was used already is refused."
-    for topic in (source.name.removeprefix("bronze.") for source in BRONZE):
+    for topic in (source.topic for source in BRONZE):
         rules = read_rules(topic)
         yield from ("", f"## {topic}", "", f"Version {rules.version}. Quarantine: `silver.{topic}_quarantine`.", "")
         yield from table("rule", "field", "holds when", "severity", "predicate (Spark SQL over parsed fields)")

@@ -108,7 +108,7 @@ def of_now(settings: Settings) -> Snapshot:
         )
     _refuse_halfway(settings, found, read)
     tables = {table.name: Pinned(str(table.path(settings)), delta.version()) for table, delta in found.items()}
-    batches = {_topic(table): tuple(_batches(settings, table)) for table in BRONZE}
+    batches = {table.topic: tuple(_batches(settings, table)) for table in BRONZE}
     withdrawn = tuple(_withdrawn(settings, None))
     return Snapshot(None, tables, batches, tuple(_steps(settings, None, withdrawn)), read, None, withdrawn)
 
@@ -123,7 +123,7 @@ def of_release(settings: Settings, number: int) -> Snapshot:
     tables = {name: Pinned(delta.table_uri, delta.version()) for name, delta in opened.items()}
     for table in (REDRIVES, CORRECTIONS):
         tables[table.name] = Pinned(str(table.path(settings)), DeltaTable(str(table.path(settings))).version())
-    batches = {_topic(table): tuple(_batches(settings, table, release.last_batches.get(table.name, 0))) for table in BRONZE}
+    batches = {table.topic: tuple(_batches(settings, table, release.last_batches.get(table.name, 0))) for table in BRONZE}
     withdrawn = tuple(_withdrawn(settings, release.released_at))
     read = {table.name: release.versions[table.name] for table in FOLLOWED}
     return Snapshot(release, tables, batches, tuple(_steps(settings, release, withdrawn)), read, release.versions, withdrawn)
@@ -140,10 +140,6 @@ def is_read(settings: Settings, snapshot: Snapshot, table: Table) -> bool:
         return True  # no other silver is released beside gold
     folder = table.path(settings)
     return rows_since(folder, snapshot.tables[table.name].version) == rows_since(folder, snapshot.read[table.name])
-
-
-def _topic(bronze: Table) -> str:
-    return bronze.name.removeprefix("bronze.")
 
 
 def _refuse_halfway(settings: Settings, found: dict[Table, DeltaTable], read: dict[str, int]) -> None:

@@ -35,7 +35,7 @@ def folder(settings: Settings) -> Path:
 
 def application(topics: Sequence[str]) -> str:
     """The name of the application that ingests these topics: `bronze` for all of them."""
-    every = {table.name.removeprefix("bronze.") for table in BRONZE}
+    every = {table.topic for table in BRONZE}
     return "bronze" if set(topics) == every else f"bronze-{'-'.join(sorted(topics))}"
 
 

@@ -55,7 +55,7 @@ class Stream:
 
     def __init__(self, spark: SparkSession, settings: Settings, table: Table, *, available_now: bool, starting_offsets: str | None) -> None:
         self.table = table
-        self.topic = table.name.removeprefix("bronze.")
+        self.topic = table.topic
         self.pace = Pace()
         self.reached: dict[int, int] | None = None  # behind which offsets bronze holds all records
         self.error: Exception | None = None

@@ -17,7 +17,7 @@ from tests.frames import at
 from tests.gold_model import Found
 from tests.spark.rows import LOADED, Record
 
-BRONZE = {table.name.removeprefix("bronze."): table for table in tables.BRONZE}
+BRONZE = {table.topic: table for table in tables.BRONZE}
 LOADED_AT = at(LOADED)
 Rows = list[dict[str, Any]]
 

@@ -12,7 +12,7 @@ from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.silver import rule_sets
 
-TOPICS = [table.name.removeprefix("bronze.") for table in tables.BRONZE]
+TOPICS = [table.topic for table in tables.BRONZE]
 GOOD = """
 version: "1"
 rules:
