@@ -7,15 +7,14 @@ or a backfill, has judged after it was given.
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
-from string import Template
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.audit.queries import ARRIVAL, query
 from spark_jobs.audit.snapshot import Pinned, Snapshot
 from spark_jobs.settings import Settings
-from spark_jobs.silver.parse import parse_fields
+from spark_jobs.silver.parse import parse_fields, time_of
 from spark_jobs.silver.rule_sets import recorded
 from spark_jobs.times import to_micros
 
@@ -36,13 +35,6 @@ _NUMBERS = {
     "customers": ("districtId", "updateTime"),
     "accounts": ("districtId", "updateTime"),
 }
-# The time of a row: null where none can be read. A number of milliseconds beyond the year 9999 is no time.
-_MILLIS = Template(
-    "case when try_cast($field.text as bigint) between -62135596800000 and 253402300799999 "
-    "then timestamp_millis(try_cast($field.text as bigint)) end"
-)
-_VALID_FROM = f"if(is_deletion, _timestamp, {_MILLIS.substitute(field='updateTime')})"
-_TIME = {"transactions": _MILLIS.substitute(field="eventTime"), "customers": _VALID_FROM, "accounts": _VALID_FROM}
 # Columns of silver from the fields of a valid row.
 _TYPED = {
     "transactions": """transactionId.text as transaction_id, accountId.text as account_id, customerId.text as customer_id,
@@ -95,7 +87,7 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, top
     counts = {row["rules_again"]: row["count"] for row in again.groupBy("rules_again").count().collect()}
     few = F.broadcast(again) if sum(counts.values()) <= _FEW else again
     rows = query(spark, _EFFECTIVE, bronze=bronze, again=few, last=snapshot.last_batch(topic))
-    rows = parse_fields(rows, _TEXTS[topic], _NUMBERS[topic]).withColumn("_at", F.expr(_TIME[topic]))
+    rows = parse_fields(rows, _TEXTS[topic], _NUMBERS[topic]).withColumn("_at", _time(topic))
     versions = counts.keys() | {each.rules for each in snapshot.batches[topic]}
     versions |= {step.rules[topic] for step in snapshot.steps if topic in step.rules}
     by_version = {version: _verdict(settings, topic, version) for version in sorted(versions)}
@@ -114,6 +106,13 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, top
         "broken_rules",
         *ARRIVAL,
     )
+
+
+def _time(topic: str) -> Column:
+    """The time of a row; null where none can be read."""
+    if topic == "transactions":
+        return time_of("eventTime")
+    return F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(time_of("updateTime"))
 
 
 def _counts(snapshot: Snapshot, topic: str) -> str:
