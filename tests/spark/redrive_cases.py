@@ -6,10 +6,13 @@ valid is known from how it was made.
 
 import json
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from expectations import row_rules
@@ -41,6 +44,16 @@ def write_rules(folder: Path, *, older: bool) -> None:
             name, of, holds = OLDER[topic]
             content["rules"].append(content["rules"][-1] | {"name": name, "field": of, "holds": holds})
         (folder / f"{topic}.yaml").write_text(yaml.safe_dump(content | {"version": "old" if older else "new"}))
+    row_rules.read_rules.cache_clear()
+
+
+@contextmanager
+def older_rules(folder: Path) -> Iterator[Callable[[], None]]:
+    """The older rules are in force; call what it gives to put the newer ones in force. Afterwards all is as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_rules, "FOLDER", folder)
+        write_rules(folder, older=True)
+        yield lambda: write_rules(folder, older=False)
     row_rules.read_rules.cache_clear()
 
 

@@ -14,7 +14,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from expectations import row_rules
 from spark_jobs import backfill, control, releases, rollback, run, tables
 from spark_jobs.gold import job as gold
 from spark_jobs.settings import Settings, read_settings
@@ -51,18 +50,15 @@ def follow(spark: SparkSession, settings: Settings, run_id: str) -> None:
 def older(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """Three batches judged by the older rules: duplicates, late rows, quarantine, late versions, a deletion. The newer rules hold now."""
     folder = tmp_path_factory.mktemp("audit")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_rules, "FOLDER", folder / "rules")
+    with cases.older_rules(folder / "rules") as put_newer_in_force, pytest.MonkeyPatch.context() as patch:
         patch.setattr(backfill, "_PAUSE_SECONDS", 0)
-        cases.write_rules(folder / "rules", older=True)
         made = Lake(read_settings({"LEDGER_HOME": str(folder / "home"), **HOME}), Log())
         accounts = [message("accounts", districtId=n, updateTime=START + n * 60 * MINUTE) for n in (2, 0, 1)]
         lake.arrive(made.settings, "accounts", 1, [*accounts, (b"A00000001", None), (b"A00000001", b"{")])
         made.take(spark, range(1, 4), random.Random(3))
-        cases.write_rules(folder / "rules", older=False)
+        put_newer_in_force()
         rule_sets.register(made.settings, lake.BRONZE)
         yield made
-    row_rules.read_rules.cache_clear()
 
 
 def copy_of(made: Lake, folder: Path) -> Lake:

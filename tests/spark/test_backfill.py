@@ -17,7 +17,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from expectations import row_rules
 from spark_jobs import backfill, backfills, dry_run, sinks, tables
 from spark_jobs.backfill import Order
 from spark_jobs.errors import LedgerError
@@ -118,16 +117,13 @@ def changed(value: Any) -> Any:
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """Five batches, taken into silver by the older rules; the newer ones are in force by now."""
     folder = tmp_path_factory.mktemp("backfill")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_rules, "FOLDER", folder / "rules")
+    with cases.older_rules(folder / "rules") as put_newer_in_force, pytest.MonkeyPatch.context() as patch:
         patch.setattr(backfill, "_PAUSE_SECONDS", 0)
-        cases.write_rules(folder / "rules", older=True)
         made = Lake(read_settings({"LEDGER_HOME": str(folder / "home"), "LEDGER_LARGE_CREDIT": "1"}), Log())
         chance = random.Random(3)
         made.take(spark, range(1, 6), chance)
-        cases.write_rules(folder / "rules", older=False)
+        put_newer_in_force()
         yield made
-    row_rules.read_rules.cache_clear()
 
 
 @pytest.fixture

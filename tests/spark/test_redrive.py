@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from expectations import row_rules
 from spark_jobs import sinks, tables
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings, read_settings
@@ -77,17 +76,14 @@ class Lake:
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """Five batches, judged in two runs by the older rules; the newer ones are in force by now."""
     folder = tmp_path_factory.mktemp("redrive")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_rules, "FOLDER", folder / "rules")
-        cases.write_rules(folder / "rules", older=True)
+    with cases.older_rules(folder / "rules") as put_newer_in_force:
         made = Lake(read_settings({"LEDGER_HOME": str(folder / "home")}), Log())
         chance = random.Random(3)
         made.take(spark, range(1, 3), chance)
         made.take(spark, range(3, 6), chance)
         cases.assert_silver(made.settings, made.log)
-        cases.write_rules(folder / "rules", older=False)
+        put_newer_in_force()
         yield made
-    row_rules.read_rules.cache_clear()
 
 
 @pytest.fixture
