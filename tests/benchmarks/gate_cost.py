@@ -20,10 +20,8 @@ from pathlib import Path
 import psutil
 
 from include.producer import Disturbances, generated_sources, plan_messages, publish
-from include.stack import kafka
-from include.stack.shutdown import stop_parts
 from spark_jobs.settings import ROOT
-from spark_jobs.topics import ensure_topics
+from tests.brokers import running_broker
 
 SMALL_BATCH = 500
 MOST_SHARE, MOST_SECONDS = 0.15, 10.0
@@ -53,16 +51,10 @@ def main() -> int:
     count = parser.parse_args().transactions
     with tempfile.TemporaryDirectory(prefix="gate-cost-") as folder:
         home = Path(folder)
-        try:
-            if started := kafka.launch(home):
-                kafka.wait(home, started)
-            bootstrap = str(kafka.own_bootstrap(home))
-            ensure_topics(bootstrap)
+        with running_broker(home) as bootstrap:
             ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
             large = measure(home, bootstrap, count, seed=0)
             small = measure(home, bootstrap, SMALL_BATCH, seed=1)
-        finally:
-            stop_parts(home, None, lambda _: None)
     slow = [layer for layer, (_, gate) in small.items() if gate.wall - gate.start > MOST_SECONDS]
     dear = [layer for layer, (job, gate) in large.items() if gate.wall - gate.start > MOST_SHARE * job.wall]
     print(f"\ngates above {MOST_SHARE:.0%} of the job on {count:,} transactions: {', '.join(dear) or 'none'}")
