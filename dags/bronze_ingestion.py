@@ -27,27 +27,21 @@ Exit code 5 is no failure: another process writes bronze (a replay, an import, a
 next start waits for it. What each fault looks like: `include/docs/runbook.md`.
 """
 
-from datetime import timedelta
-
 from airflow.sdk import Param, dag
 
-from include.orchestration.alerts import alerts
-from include.orchestration.defaults import DEFAULT_ARGS, START
-from include.orchestration.ingestion import applications, ingestion
+from include.orchestration.ingestion import applications
+from include.orchestration.services import ENDLESS, INGESTION, keep_running
 
 TIME_WITH_ZONE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
 # The look-ahead is the end of the text; `$` would let a line end follow.
 STARTING_OFFSETS = rf"^(earliest|latest|committed|{TIME_WITH_ZONE})(?![\s\S])"
+# Once: a second try goes on where the checkpoint stands.
+STARTING_OFFSETS_OPTION = "{{ '--starting-offsets=' ~ params.starting_offsets if params.starting_offsets and ti.try_number == 1 else '' }}"
 
 
 @dag(
     dag_id="bronze_ingestion",
     schedule="@continuous",
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    max_consecutive_failed_dag_runs=3,
-    default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["bronze", "kafka", "streaming"],
     params={
@@ -61,22 +55,12 @@ STARTING_OFFSETS = rf"^(earliest|latest|committed|{TIME_WITH_ZONE})(?![\s\S])"
             examples=["earliest", "latest", "committed"],
         ),
     },
+    **ENDLESS,
 )
 def bronze_ingestion() -> None:
     """A task for each application, held open for as long as its streams run."""
     for task_id, topics in applications().items():
-        ingestion(
-            task_id,
-            topics,
-            "params.starting_offsets if ti.try_number == 1 else ''",
-            retries=3,  # for a worker that dies before the task waits
-            retry_delay=timedelta(seconds=10),
-            on_failure_callback=alerts(
-                "ingestion has stopped",
-                "mend what the line says; the next run starts by itself, but after three failed ones switch the DAG on again.",
-            ),
-            doc_md="Runs for as long as the streams do; *deferred* is its normal state.",
-        )
+        keep_running(INGESTION, task_id, topics, option=STARTING_OFFSETS_OPTION)
 
 
 bronze_ingestion()

@@ -36,20 +36,16 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import dag
 
 from include.orchestration.decisions import DECISION_DAG, REASON, DecisionOperator, skip_when_waiting
-from include.orchestration.defaults import DEFAULT_ARGS, START
+from include.orchestration.defaults import ON_REQUEST
 from include.orchestration.jobs import job
 
 
 @dag(
     dag_id=DECISION_DAG,
     schedule=None,
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    is_paused_upon_creation=False,  # it never runs by itself, and nobody must have to find a switch before they can decide
-    default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["quality", "human in the loop"],
+    **ON_REQUEST,
 )
 def quality_decision() -> None:
     """Wire the tasks of the run."""

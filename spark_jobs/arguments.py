@@ -9,12 +9,16 @@ from typing import NoReturn
 
 from spark_jobs import tables, verdicts
 from spark_jobs.backfills import ROWS_A_STEP
-from spark_jobs.bronze.control import ACTIONS
 from spark_jobs.errors import SettingsError
+from spark_jobs.service.control import ACTIONS
+from spark_jobs.service.services import SERVICES
+from spark_jobs.streaming.places import MODES
 
 TOPICS = tuple(table.topic for table in tables.BRONZE)
 _TENDED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
+_QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
+_OBEYING = "end when somebody wants anything later than this; by default: than its start"
 _REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))
 
 
@@ -37,12 +41,13 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     bronze.add_argument("--available-now", action="store_true", help="stop when all that is there now was read")
     bronze.add_argument("--starting-offsets", metavar="WHERE", help="earliest, latest, committed or an ISO 8601 time with a zone")
     bronze.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"some of {','.join(TOPICS)}; by default all")
-    bronze.add_argument("--obeying", metavar="REQUEST", help="end when somebody wants anything later than this; by default: than its start")
-    ingestion = jobs.add_parser("ingestion", help=about["ingestion"])
-    ingestion.add_argument("action", choices=ACTIONS)
-    ingestion.add_argument("--who", default="an operator", metavar="NAME", help="who wants it, for the record")
-    ingestion.add_argument("--why", default="", metavar="TEXT", help="the reason, for the record")
-    ingestion.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait for it to come about (300)")
+    bronze.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
+    for name in (service.control for service in SERVICES.values()):
+        control = jobs.add_parser(name, help=about[name])
+        control.add_argument("action", choices=ACTIONS)
+        control.add_argument("--who", default="an operator", metavar="NAME", help="who wants it, for the record")
+        control.add_argument("--why", default="", metavar="TEXT", help="the reason, for the record")
+        control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait for it to come about (300)")
     accept = jobs.add_parser("accept", help=about["accept"])
     accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
     accept.add_argument("--who", required=True, metavar="NAME", help="who accepts")
@@ -58,6 +63,27 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     history_from.add_argument("--file", type=Path, metavar="PATH", help="a CSV or Parquet file, or a folder of them")
     history_from.add_argument("--postgres", metavar="TABLE", help="a table of LEDGER_POSTGRES_URL")
     history.add_argument("--order-by", metavar="COLUMN", help="with --postgres: a unique column that new rows have at its end")
+    live = jobs.add_parser("live", help=about["live"])
+    live.add_argument("--available-now", action="store_true", help="stop when all that is there now was taken")
+    live.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
+    upgrade = jobs.add_parser("upgrade", help=about["upgrade"])
+    upgrade.add_argument("--mode", required=True, choices=MODES, help="with the states as they are, kept first, or anew")
+    upgrade.add_argument("--query", nargs="+", choices=_QUERIES, default=_QUERIES, metavar="NAME", help="with stateless: only these")
+    savepoint = jobs.add_parser("savepoint", help=about["savepoint"])
+    savepoint_to = savepoint.add_subparsers(dest="action", required=True, metavar="action")
+    savepoint_to.add_parser("create", help="keep this moment").add_argument(
+        "savepoint", nargs="?", metavar="NAME", help="by default: the time"
+    )
+    savepoint_to.add_parser("list", help="what is kept")
+    savepoint_to.add_parser("restore", help="bring a moment back").add_argument("savepoint", metavar="NAME")
+    state = jobs.add_parser("state", help=about["state"]).add_subparsers(dest="action", required=True, metavar="list|show|export")
+    state.add_parser("list", help="of each query its batch, watermark, operators, state stores, keys and sizes")
+    show = state.add_parser("show", help="what a query holds of a key, a JSON object a line")
+    show.add_argument("--where", required=True, metavar="CONDITION", help="which keys: one condition in SQL on the key columns of the list")
+    taken = state.add_parser("export", help="all that a query holds, as Parquet")
+    taken.add_argument("--to", required=True, type=Path, metavar="DIR", help="a folder that is empty or new")
+    for part in (show, taken):
+        part.add_argument("--query", required=True, metavar="NAME", help="a live query of the list, such as customer_sessions")
     jobs.add_parser("silver", help=about["silver"])
     jobs.add_parser("gold", help=about["gold"])
     redrive = jobs.add_parser("redrive", help=about["redrive"])

@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LedgerError
 from spark_jobs.faults import kill_point
+from spark_jobs.layout import order_of
 from spark_jobs.settings import Settings
-from spark_jobs.tables import ARRIVAL, Table
+from spark_jobs.tables import Table
 
 log = logging.getLogger(__name__)
 
@@ -52,15 +53,13 @@ def target_bytes(table: Table) -> int:
     return _TARGETS[table.layer]
 
 
-def order_of(table: Table) -> tuple[str, ...]:
-    """The columns by which rows lie in a table's files: the order of arrival, or the table's keys."""
-    return ARRIVAL if "_batch" in table.columns else table.keys
+def files_of(settings: Settings, table: Table) -> list[DataFile]:
+    """The files of a table as it is now, and where each lies: by the first of the columns of order the smallest value that it has.
 
-
-def files_of(settings: Settings, table: Table, order: Sequence[str] | None = None) -> list[DataFile]:
-    """The files of a table as it is now, with the smallest value that each has of the first of its columns of order."""
+    Of gold the largest: a row that came late, of which any file may have some, says nothing of where the others are.
+    """
     found = pa.table(DeltaTable(str(table.path(settings))).get_add_actions(flatten=True)).to_pylist()
-    first = f"min.{(order or order_of(table) or ('',))[0]}"
+    first = f"{'max' if table.layer == 'gold' else 'min'}.{(order_of(table) or ('',))[0]}"
     return [
         DataFile(
             path=file["path"],
@@ -135,7 +134,7 @@ def _join(spark: SparkSession, settings: Settings, table: Table, bins: Iterable[
         ordered = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
         new = transaction.writeFiles(ordered._jdf)
         added = [_without_change(json.loads(new.apply(number).json())) for number in range(new.size())]
-        _check_rows(table, files, added)
+        _check_rows(table, found, added)
         actions += [delta.actions.Action.fromJson(json.dumps(action)) for action in added]
         now = jvm.java.lang.System.currentTimeMillis()
         actions += [file.removeWithTimestamp(now, False) for file in found]
@@ -150,8 +149,8 @@ def _without_change(action: dict[str, Any]) -> dict[str, Any]:
     return {kind: action[kind] | {"dataChange": False}}
 
 
-def _check_rows(table: Table, files: Iterable[DataFile], added: Iterable[dict[str, Any]]) -> None:
-    wanted = sum(file.rows for file in files)
+def _check_rows(table: Table, files: Iterable[Any], added: Iterable[dict[str, Any]]) -> None:
+    wanted = sum(file.numLogicalRecords().get() for file in files)  # without those that are marked as removed
     written = sum(json.loads(action["add"]["stats"])["numRecords"] for action in added)
     if written != wanted:
         raise LedgerError(f"{table.name}: found {written} rows in files that should hold {wanted}: nothing was joined; look for damage")

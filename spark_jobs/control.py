@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 
 from spark_jobs import leases
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, DECISIONS, Table, ensure_tables
+from spark_jobs.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
 
 
 def read(settings: Settings, table: Table) -> pa.Table:
@@ -27,6 +27,11 @@ def query(table: DeltaTable, sql: str) -> pa.Table:
     Not by a PyArrow data set: after one, a process sometimes aborts when it exits (3 of 200 times on a busy machine).
     """
     return pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
+
+
+def count(table: DeltaTable) -> int:
+    """The rows of a table. Its own `count` includes those that are marked as removed in files that stay."""
+    return int(query(table, "select count(*) as n from t")["n"][0].as_py())
 
 
 def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
@@ -62,6 +67,12 @@ def application(settings: Settings, name: str) -> str:
     """
     number = generation(settings)
     return name if number == 1 else f"{name}/{number}"
+
+
+def following(settings: Settings, source: Table) -> str:
+    """The transaction identifier under which a gold table keeps how far it follows a silver table."""
+    gold = application(settings, "gold")
+    return gold if source == SILVER_TRANSACTIONS else f"{gold} {source.name}"
 
 
 def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:

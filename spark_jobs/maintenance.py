@@ -13,16 +13,21 @@ from pyspark.sql import SparkSession
 from spark_jobs import leases, retention, upkeep
 from spark_jobs.bronze import upkeep as bronze_upkeep
 from spark_jobs.errors import LeaseHeld, LedgerError, first_line
+from spark_jobs.layout import SMALL_PAGES
 from spark_jobs.settings import Settings
 from spark_jobs.silver import known
-from spark_jobs.tables import LAYERS, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
+from spark_jobs.tables import BRONZE, GOLD, LAYERS, LIVE, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
 from spark_jobs.upkeep import Report
 
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
-# How silver writes the tables in which it looks up rows by their place.
-_WRITING = {SILVER_TRANSACTIONS: known.SESSION, TRANSACTION_IDS: known.SESSION | known.LARGE_PAGES}
+# How silver writes the tables in which it looks up rows by their place, and gold all of its own.
+_WRITING = {
+    **dict.fromkeys(GOLD, SMALL_PAGES),
+    SILVER_TRANSACTIONS: known.SESSION,
+    TRANSACTION_IDS: known.SESSION | known.LARGE_PAGES,
+}
 
 
 def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSession], who: str, wait_seconds: float) -> list[Report]:
@@ -33,9 +38,10 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
     """
     session = cache(start)
     present = [table for table in tables if upkeep.exists(settings, table)]
-    reports = _tend_bronze(settings, [table for table in present if table.layer == "bronze"], session, who, wait_seconds)
+    served = [table for table in present if table in (*BRONZE, *LIVE)]
+    reports = _tend_served(settings, served, session, who, wait_seconds)
     for table in present:
-        if table.layer != "bronze":
+        if table not in served:
             reports.append(_tend(settings, table, session, wait_seconds))
             log.info("%s", reports[-1])
     if failed := [report for report in reports if report.error]:
@@ -58,10 +64,10 @@ def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession],
         return Report(table.name, error=f"upkeep failed: {type(error).__name__}: {first_line(error)}")
 
 
-def _tend_bronze(
+def _tend_served(
     settings: Settings, tables: Sequence[Table], session: Callable[[], SparkSession], who: str, wait_seconds: float
 ) -> list[Report]:
-    """What nobody holds is tended here; for the rest the ingestion is asked. A table that comes free meanwhile is taken."""
+    """What nobody holds is tended here; for the rest the application that writes it is asked. What comes free meanwhile is taken."""
     deadline = time.monotonic() + wait_seconds
     reports: dict[str, Report] = {}
     request: bronze_upkeep.Request | None = None
@@ -76,7 +82,7 @@ def _tend_bronze(
             if not waiting or time.monotonic() >= deadline:
                 break
             if request is None:
-                log.info("asking the ingestion for the upkeep of %s", ", ".join(table.name for table in waiting))
+                log.info("asking who writes them for the upkeep of %s", ", ".join(table.name for table in waiting))
                 request = bronze_upkeep.ask(settings, waiting, who, upkeep.utc_now(), wait_seconds)
             time.sleep(_POLL_SECONDS)
         for table in waiting:
@@ -103,5 +109,5 @@ def _no_answer(settings: Settings, table: Table, wait_seconds: float) -> Report:
         with leases.hold(settings, [table], owner="maintenance", wait_seconds=0):
             error = f"{error}, and nobody who holds it: run maintenance again"
     except LeaseHeld as held:
-        error = f"{error}, expected one of the ingestion: {held}"
+        error = f"{error}, expected one of who writes it: {held}"
     return Report(table.name, error=error)

@@ -152,7 +152,7 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]
 
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     version = int(verdicts[table.name]["version"])
-    rows = DeltaTable(str(table.path(settings)), version=version).count()
+    rows = control.count(DeltaTable(str(table.path(settings)), version=version))
     rules = control.batches(settings, "silver", f"silver.{source_of(table)}") if table.layer == "silver" else []
     return {
         "release_id": number,

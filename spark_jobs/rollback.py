@@ -25,21 +25,19 @@ from spark_jobs.tables import (
     BRONZE,
     BY_NAME,
     DECISIONS,
+    FOLLOWERS,
     GOLD,
     LAYERS,
     QUALITY_RESULTS,
     REDRIVES,
     RELEASES,
     SILVER,
-    SILVER_ACCOUNTS,
-    SILVER_CUSTOMERS,
     SILVER_INDEXES,
     SILVER_OWNED,
-    SILVER_TRANSACTIONS,
     Table,
 )
 from spark_jobs.verdicts import next_moment
-from spark_jobs.versions import hold_same_rows
+from spark_jobs.versions import hold_same_rows, set_back
 from spark_jobs.written import source_of
 
 log = logging.getLogger(__name__)
@@ -63,9 +61,7 @@ def finish(settings: Settings) -> None:
             _restore(settings, table, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
         for table in SILVER_INDEXES:
             _empty(settings, table, control.application(settings, "silver"))
-        gold = control.application(settings, "gold")
-        follows = {gold: _head(settings, SILVER_TRANSACTIONS)}
-        follows |= {f"{gold} {table.name}": _head(settings, table) for table in (SILVER_CUSTOMERS, SILVER_ACCOUNTS)}
+        follows = {control.following(settings, table): _head(settings, table) for table in FOLLOWERS}
         for table in GOLD:
             _restore(settings, table, released, follows)
         _keep(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
@@ -104,10 +100,7 @@ def _restore(settings: Settings, table: Table, released: dict[str, int], follows
         custom_metadata={"userMetadata": json.dumps({"rolled_back_to": version})},
         app_transactions=[Transaction(*each) for each in follows.items()] if table.name in released or not released else None,
     )
-    if version < delta.version():
-        delta.restore(version, commit_properties=commit)
-    else:
-        delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
+    set_back(delta, version, table.partitioned_by, commit)
     kill_point(f"after roll-back of {table.name}")
 
 

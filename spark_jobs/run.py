@@ -1,6 +1,7 @@
 """The one entry point of the pipeline: `python -m spark_jobs.run <job>`.
 
-Each `run_` function below is a job: what must hold before it, and what it calls; its options are in arguments.py.
+Each `run_` function is a job, those of bronze in bronze/commands.py: what must hold before it, and what it calls; its options are in
+arguments.py.
 Exit codes: 0 done, 1 failed, 2 unusable arguments or settings, 3 gate closed, 4 audit difference, 5 another writer holds the lease.
 """
 
@@ -9,8 +10,7 @@ import logging
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 
@@ -29,11 +29,15 @@ from spark_jobs import (
     times,
     written,
 )
-from spark_jobs.errors import LeaseHeld, LedgerError, first_line
+from spark_jobs.bronze.commands import run_accept, run_bronze, run_import, run_ingestion, run_replay
+from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.masking import MaskingFormatter
-from spark_jobs.session import bronze_conf, s3_conf, start_session
+from spark_jobs.service import control
+from spark_jobs.service.services import LIVE
+from spark_jobs.session import s3_conf, start_session
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.silver import rule_sets
+from spark_jobs.streaming.commands import run_live, run_savepoint, run_state, run_upgrade
 
 log = logging.getLogger("ledger")
 
@@ -61,82 +65,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
 
 
-def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
-    """Kafka to bronze. Another bronze application on the same tables is refused at once."""
-    from spark_jobs.bronze import control, heartbeat, ingest, offsets, standing
-
-    obeyed = control.read_wanted(settings).number if options.obeying is None else options.obeying
-    offsets.check_start(options.starting_offsets)
-    if options.available_now:
-        standing.make_topics(settings, options.only)  # in a service, each stream waits for the broker by itself
-    settings.broker()
-    chosen = [table for table in tables.BRONZE if table.topic in options.only]
-    with leases.hold(settings, chosen, owner="bronze", wait_seconds=0) as epoch:
-        for who in heartbeat.end_leftovers(settings, options.only):
-            log.warning("what was left of %s is ended", who)
-        name = heartbeat.application(options.only)
-        with heartbeat.beating(settings, name, options.only, options.run_id, epoch) as heart:
-            tables.ensure_tables(settings, (*chosen, *tables.CONTROL))
-            retention.bring_up_to_date(settings, chosen)
-            spark = start_session(settings, "ledger bronze", bronze_conf())
-            order = ingest.Order(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
-            ingest.run(spark, settings, order, heart)
-
-
-def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
-    """Stop or restart the bronze application gracefully, or say how it does. Starts no JVM."""
-    from spark_jobs.bronze import control
-
-    control.run(settings, options.action, options.who, options.why, options.wait)
-
-
-def run_accept(settings: Settings, options: argparse.Namespace) -> None:
-    """Accept that Kafka has lost offsets of a topic, or that it was made anew, so that ingestion goes on. Starts no JVM."""
-    from spark_jobs.bronze import acceptance
-
-    acceptance.check_words(options.who, options.why)
-    settings.broker()
-    table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
-    acceptance.run(settings, table, options.topic, options.who, options.why)
-
-
-def run_replay(settings: Settings, options: argparse.Namespace) -> None:
-    """Fetch again from Kafka what bronze lacks between two broker times. Starts no JVM; ingestion must not run meanwhile."""
-    from spark_jobs.bronze import offsets, replay
-
-    begin = offsets.parse_time(options.begin, "--from")
-    end = offsets.parse_time(options.end, "--to") if options.end else None
-    replay.check_times(begin, end)
-    settings.broker()
-    chosen = [table for table in tables.BRONZE if table.topic in options.only]
-    with _bronze_at_rest(settings, chosen, "replay"):
-        replay.run(settings, chosen, begin, end)
-
-
-def run_import(settings: Settings, options: argparse.Namespace) -> None:
-    """History from files or a Postgres table to bronze, once however often it is run. Starts no JVM; ingestion must not run meanwhile."""
-    from spark_jobs.bronze import imports
-
-    source = imports.Source(options.source, options.file, options.postgres, options.order_by)
-    imports.check_source(source)
-    table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
-    with _bronze_at_rest(settings, [table], "import"):
-        imports.run(settings, table, source)
-
-
-@contextmanager
-def _bronze_at_rest(settings: Settings, bronze: Sequence[tables.Table], job: str) -> Iterator[None]:
-    """The leases of some bronze tables, at once or not at all; the tables exist."""
-    try:
-        with leases.hold(settings, bronze, owner=job, wait_seconds=0):
-            tables.ensure_tables(settings, (*bronze, *tables.CONTROL))
-            retention.bring_up_to_date(settings, bronze)
-            yield
-    except LeaseHeld as error:
-        raise LeaseHeld(
-            f"{error}; if it is the ingestion: run ingestion stop, or trigger the DAG bronze_control with stop, "
-            f"run {job} once more, then the same with restart: it goes on where it stood"
-        ) from None
+def run_live_control(settings: Settings, options: argparse.Namespace) -> None:
+    """Stop or restart the application of the live queries gracefully, or say how it does. Starts no JVM."""
+    control.run(settings, LIVE, options.action, options.who, options.why, options.wait)
 
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
@@ -286,6 +217,7 @@ def run_explain(settings: Settings, options: argparse.Namespace) -> None:
 
 _JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
     *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_gold),
+    *(run_live, run_live_control, run_state, run_upgrade, run_savepoint),
     *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export),
 )
 JOBS = {job.__name__.removeprefix("run_"): job for job in _JOBS}

@@ -35,8 +35,9 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.variant.allowDuplicateKeys": "true",  # of a repeated name the last counts (contract, rule `parseable`)
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's own choice, has no statistics: no page is skipped
         "spark.sql.shuffle.partitions": "4",
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",  # each one makes the code for reading a table's log anew
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -63,13 +64,36 @@ def bronze_conf() -> dict[str, str]:
     """
     checks = {"min": "1", "max": "10"}
     return {
-        "spark.driver.extraJavaOptions": " ".join([*_java_options(), "-XX:+UseSerialGC"]),
+        **_serial_collector(),
         "spark.sql.maxConcurrentOutputFileWriters": "2",
         **{f"spark.hadoop.parquet.{part}.size.row.check.{edge}": rows for part in ("page", "block") for edge, rows in checks.items()},
         "spark.hadoop.parquet.block.size": str(16 * 2**20),
         "spark.hadoop.parquet.enable.dictionary#value": "false",
         "spark.hadoop.parquet.column.statistics.enabled#value": "false",
     }
+
+
+def state_conf() -> dict[str, str]:
+    """How streams keep state: in RocksDB, of which each batch writes its changes only; and sources have names."""
+    store = "spark.sql.streaming.stateStore"
+    return {
+        f"{store}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{store}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{store}.rocksdb.boundedMemoryUsage": "true",  # of all queries together, outside the JVM's heap
+        f"{store}.rocksdb.maxMemoryUsageMB": "256",
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+        "spark.sql.streaming.offsetLog.formatVersion": "2",
+        "spark.sql.shuffle.partitions": "2",  # of the state too, for as long as it is kept
+    }
+
+
+def live_conf() -> dict[str, str]:
+    """What the live queries need on top. The serial collector takes no core from six queries on two of them."""
+    return state_conf() | _serial_collector()
+
+
+def _serial_collector() -> dict[str, str]:
+    return {"spark.driver.extraJavaOptions": " ".join([*_java_options(), "-XX:+UseSerialGC"])}
 
 
 def _java_options() -> list[str]:
@@ -85,6 +109,7 @@ def _java_options() -> list[str]:
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=256m",
+        "-XX:-DontCompileHugeMethods",  # a filter of a hundred ranges is one: interpreted, each row takes ten times as long
         *(archive if CLASS_ARCHIVE.exists() else ()),
     ]
 
@@ -100,3 +125,8 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
     return builder.config(map={**submit_conf(settings), **more}).getOrCreate()
+
+
+def jvm_of(spark: "SparkSession") -> int:
+    """The process of the session's driver."""
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ between two tables, a lost checkpoint or another cut of the batches neither lose
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
@@ -15,12 +15,15 @@ from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs import ranges
 from spark_jobs.faults import kill_point
+from spark_jobs.layout import merge_keys, merge_time, order_of
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
 _ROWS_A_FILE = 500_000
 _MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
+_MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
 _OPTIMIZE = "spark.databricks.delta.optimize"
 
@@ -54,18 +57,34 @@ def append_batches(
     done = applied(settings, table, application) or 0
     if done >= upto:
         return
-    kill_point(f"before {table.name}")
     new = rows.where(F.col("_batch") > done).select(*table.columns)
     if at_most is not None and at_most <= _MOST_IN_ONE_FILE:
         new = new.coalesce(1)
+    append_once(new, settings, table, application, upto, {"batch": upto if batch is None else batch})
+
+
+def append_once(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int, told: Mapping[str, int]) -> None:
+    """Append rows in one commit, which is skipped when it was done before; `told` goes into the commit's userMetadata."""
+    kill_point(f"before {table.name}")
     (
-        new.write.format("delta")
+        rows.select(*table.columns)
+        .write.format("delta")
         .mode("append")
         .option("txnAppId", application)
         .option("txnVersion", upto)
-        .option("userMetadata", json.dumps({"application": application, "batch": upto if batch is None else batch}))
+        .option("userMetadata", json.dumps({"application": application, **told}))
         .save(str(table.path(settings)))
     )
+    kill_point(f"after {table.name}")
+
+
+def append_rows(rows: DataFrame, settings: Settings, table: Table, *, application: str, upto: int, count: int) -> None:
+    """Append rows (about `count`) in the table's order, in one commit that is skipped when it was done before."""
+    kill_point(f"before {table.name}")
+    ordered = in_order(rows.select(*table.columns), order_of(table), count)
+    metadata = json.dumps({"application": application, "upto": upto})
+    writer = ordered.write.format("delta").mode("append").option("userMetadata", metadata)
+    writer.option("txnAppId", application).option("txnVersion", upto).save(str(table.path(settings)))
     kill_point(f"after {table.name}")
 
 
@@ -79,21 +98,21 @@ def merge_rows(
     on: Sequence[str],
     matched: dict[str, str] | None = None,
     deletes_where: str | None = None,
+    within: Column | None = None,
 ) -> None:
     """Merge rows into a table by null-safe equality of keys, in one commit that is skipped when it was done before.
 
     `matched` gives the new value of columns of rows that exist (`t` the table, `s` the rows); by default all of `s`.
-    `deletes_where` is a condition on `s` under which the existing row goes and none is added.
+    `deletes_where` is a condition on `s` under which the existing row goes and none is added. `within` holds for every row of `t` that
+    any of `s` matches: the rest of the table is not read.
     """
     if (done := applied(settings, table, application)) is not None and done >= upto:
         return
     kill_point(f"before {table.name}")
     spark = rows.sparkSession
-    merge = (
-        DeltaTable.forPath(spark, str(table.path(settings)))
-        .alias("t")
-        .merge(rows.alias("s"), " and ".join(f"t.`{key}` <=> s.`{key}`" for key in on))
-    )
+    is_same = F.expr(" and ".join(f"t.`{key}` <=> s.`{key}`" for key in on))
+    target = DeltaTable.forPath(spark, str(table.path(settings))).alias("t")
+    merge = target.merge(rows.alias("s"), is_same if within is None else is_same & within)
     if deletes_where:
         merge = merge.whenMatchedDelete(deletes_where)
     keep = f"not coalesce({deletes_where}, false)" if deletes_where else "true"
@@ -102,6 +121,17 @@ def merge_rows(
     with _transaction(spark, application, upto):
         merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(keep, values=values).execute()
     kill_point(f"after {table.name}")
+
+
+def mark_removed_rows(spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> None:
+    """Let Delta mark rows of these tables as removed, and leave their files, where it does not yet (deletion vectors).
+
+    By Spark: delta-rs would demand of readers that they know variants, too.
+    """
+    for table in tables:
+        if DeltaLog(str(table.path(settings))).metadata().configuration.get(_MARKS) != "true":
+            path = str(table.path(settings)).replace("`", "``")
+            spark.sql(f"alter table delta.`{path}` set tblproperties ('{_MARKS}' = 'true')")
 
 
 def compact(spark: SparkSession, settings: Settings, table: Table, most_files: int, file_bytes: int) -> None:
@@ -130,13 +160,18 @@ def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> Data
 
 def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
     """The `difference` of parts of a table, computed now and kept."""
-    return difference(present.select(*table.columns), wanted.select(*table.columns), on=table.keys).localCheckpoint()
+    return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).localCheckpoint()
 
 
 def merge_changes(changed: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
-    """Write a `difference`, by the table's keys (of a table without any, all its columns)."""
-    keys = table.keys or table.columns
-    merge_rows(changed, settings, table, application=application, upto=upto, on=keys, deletes_where="s._is_gone")
+    """Write a `difference`. Of a gold table whose rows have a time no more is read than the hours, or days, of those that change."""
+    time, within = merge_time(table), None
+    if time:
+        unit = ranges.DAY if time == "day" else ranges.HOUR
+        numbers = changed.agg(F.collect_set(ranges.number(time, unit)).alias("numbers")).collect()[0]["numbers"]
+        within = ranges.among(f"t.{time}", numbers, unit)
+    keys = merge_keys(table)
+    merge_rows(changed, settings, table, application=application, upto=upto, on=keys, deletes_where="s._is_gone", within=within)
 
 
 def _transaction(spark: SparkSession, application: str, upto: int) -> AbstractContextManager[None]:

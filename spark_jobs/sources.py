@@ -38,12 +38,16 @@ def moment(time: datetime) -> Column:
     return F.timestamp_micros(F.lit(to_micros(time)))
 
 
-def stream_table(spark: SparkSession, settings: Settings, table: Table, from_version: int | None = None) -> DataFrame:
+def stream_table(
+    spark: SparkSession, settings: Settings, table: Table, from_version: int | None = None, name: str | None = None
+) -> DataFrame:
     """The rows appended to a table, whole commits at a time; commits that remove or change rows are passed over.
 
-    A query without checkpoint starts with the commit `from_version`, which must exist, or with all rows there are.
+    A query without checkpoint starts with the commit `from_version`, which must exist, or with all rows there are. Under `name` the
+    checkpoint keeps how far it has come (session.live_conf).
     """
-    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _ALL_FILES).option("skipChangeCommits", "true")
+    reader = (spark.readStream.name(name) if name else spark.readStream).format("delta")
+    reader = reader.option("maxFilesPerTrigger", _ALL_FILES).option("skipChangeCommits", "true")
     if from_version is not None:
         reader = reader.option("startingVersion", from_version)
     return reader.load(str(table.path(settings)))

@@ -10,10 +10,8 @@ from deltalake import DeltaTable
 from spark_jobs import control, retention, sources, written
 from spark_jobs.bronze import checkpoint_files
 from spark_jobs.settings import Settings
-from spark_jobs.tables import DISTRICT_MINUTES, ENRICHED_TRANSACTIONS, GOLD, SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
-
-# The gold tables that follow the change feed of a silver table, each with how far it has come in its own log.
-_FOLLOWERS = {SILVER_TRANSACTIONS: GOLD, SILVER_CUSTOMERS: (ENRICHED_TRANSACTIONS,), SILVER_ACCOUNTS: (DISTRICT_MINUTES,)}
+from spark_jobs.streaming import places
+from spark_jobs.tables import FOLLOWERS, LIVE_TRANSACTIONS, Table
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,7 @@ def spared(settings: Settings, table: Table, now: datetime) -> Spared:
     # One that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
     own = [release for release in offered if release is offered[-1] or release.released_at >= now - timedelta(days=settings.release_days)]
     named = {release.versions[table.name] for release in own if table.name in release.versions}
+    named |= {savepoint.versions[table.name] for savepoint in places.read_savepoints(settings) if table.name in savepoint.versions}
     head = DeltaTable(str(table.path(settings))).version()
     first = unread_from(settings, table)
     return Spared(tuple(sorted(named)), first if first is not None and first <= head else None)
@@ -42,11 +41,12 @@ def unread_from(settings: Settings, table: Table) -> int | None:
     """
     if table.layer == "bronze":
         return _unread_by_silver(settings, table)
-    if table not in _FOLLOWERS:
+    if table == LIVE_TRANSACTIONS:
+        return places.unread_from(settings)
+    if table not in FOLLOWERS:
         return None
-    gold = control.application(settings, "gold")
-    application = gold if table == SILVER_TRANSACTIONS else f"{gold} {table.name}"
-    return 1 + min(_applied(settings, follower, application) for follower in _FOLLOWERS[table])
+    application = control.following(settings, table)
+    return 1 + min(_applied(settings, follower, application) for follower in FOLLOWERS[table])
 
 
 def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:

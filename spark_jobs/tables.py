@@ -3,60 +3,11 @@
 A table lies at `<warehouse>/<layer>/<name>`. Columns are `name type` pairs in Spark's DDL words; nullable unless `not null`.
 """
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import replace
 
-import deltalake
+from spark_jobs.table import Table as Table
+from spark_jobs.table import ensure_tables as ensure_tables
 
-from spark_jobs.ddl import delta_struct, parse_columns
-from spark_jobs.lifetimes import lifetimes
-from spark_jobs.settings import Settings
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table. `keys` are unique in it; `properties` are Delta table properties."""
-
-    name: str
-    ddl: str
-    keys: tuple[str, ...] = ()
-    partitioned_by: tuple[str, ...] = ()
-    properties: dict[str, str] = field(default_factory=dict, hash=False)
-
-    @property
-    def layer(self) -> str:
-        """bronze, silver, gold or control."""
-        return self.name.split(".")[0]
-
-    @property
-    def topic(self) -> str:
-        """Of a bronze table, the topic that it holds."""
-        return self.name.removeprefix("bronze.")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column names, in order."""
-        return tuple(name for name, _, _ in parse_columns(self.ddl))
-
-    @property
-    def time_column(self) -> str | None:
-        """The column that tells the time of a row, a timestamp or a date; None where it is known by its bronze record only."""
-        return next((name for name in _TIMES if name in self.columns), None)
-
-    def path(self, settings: Settings) -> Path:
-        """The folder of the table."""
-        layer, table = self.name.split(".")
-        return settings.warehouse / layer / table
-
-    def delta_schema(self) -> deltalake.Schema:
-        """The schema for readers and writers that need no Spark."""
-        return deltalake.Schema.from_json(json.dumps(delta_struct(self.ddl)))
-
-
-# Of a table's columns the first of these is the time of its rows.
-_TIMES = ("event_at", "window_start", "session_start", "day", "minute", "valid_from", "debit_at", "last_event_at", "_timestamp")
 ARRIVAL = ("_batch", "_topic", "_partition", "_offset")  # the order of arrival
 _COORDINATES = "_topic string, _partition int, _offset bigint, _batch bigint"
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
@@ -177,6 +128,20 @@ ACCOUNT_DAYS = Table(
     keys=("account_id", "day"),
 )
 
+# Tables of `run live`: ahead of the gates and in no release; each row is final when it comes. A row of bronze.transactions is in
+# one of the first two: `reason` is late, duplicate or invalid; watermark_at: of its batch, null before the first.
+LIVE_TRANSACTIONS = Table("gold.live_transactions", f"{_TRANSACTION}, {_COORDINATES}", keys=("transaction_id", *_COORDINATE_KEYS))
+LIVE_REFUSED = Table(
+    "gold.live_refused",
+    f"transaction_id string, event_at timestamp, reason string, watermark_at timestamp, {_COORDINATES}",
+    keys=_COORDINATE_KEYS,
+)
+LIVE_DAILY_TOTALS = replace(DAILY_TOTALS, name="gold.live_daily_totals")
+LIVE_SLIDING_TOTALS = replace(SLIDING_TOTALS, name="gold.live_sliding_totals")
+LIVE_CUMULATIVE_TOTALS = replace(CUMULATIVE_TOTALS, name="gold.live_cumulative_totals")
+LIVE_CUSTOMER_SESSIONS = replace(CUSTOMER_SESSIONS, name="gold.live_customer_sessions")
+LIVE_DEBIT_CREDIT_PAIRS = replace(DEBIT_CREDIT_PAIRS, name="gold.live_debit_credit_pairs")
+
 BATCHES = Table(
     "control.batches",
     """run_id string, job string, table string, first_batch bigint, last_batch bigint, input bigint, output bigint, duplicates bigint,
@@ -267,29 +232,20 @@ GOLD = (
     DEBIT_SHARE,
     ACCOUNT_DAYS,
 )
+# Their rows change one here, one there: Delta marks them as removed (deletion vectors), and leaves their files as they are.
+MARKED = (CUSTOMER_SESSIONS, LARGE_CREDITS, ENRICHED_TRANSACTIONS, DEBIT_CREDIT_PAIRS, DISTRICT_MINUTES, ACCOUNT_DAYS)
+# Each the table of a live query.
+LIVE_RESULTS = (LIVE_DAILY_TOTALS, LIVE_SLIDING_TOTALS, LIVE_CUMULATIVE_TOTALS, LIVE_CUSTOMER_SESSIONS, LIVE_DEBIT_CREDIT_PAIRS)
+LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
+# The silver tables whose changes gold follows, each with the gold tables that keep in their commits how far they have come.
+FOLLOWERS = {SILVER_TRANSACTIONS: GOLD, SILVER_CUSTOMERS: (ENRICHED_TRANSACTIONS,), SILVER_ACCOUNTS: (DISTRICT_MINUTES,)}
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),
     *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS),
 )
-EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *CONTROL)
+EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 BY_NAME = {table.name: table for layer in LAYERS.values() for table in layer}  # what gates judge and releases name
 
-
 # What a backfill may be asked to rebuild: what lies beside a silver table (duplicates, quarantine, late rows) goes with it.
-REBUILT = (*(table.name for table in (SILVER_TRANSACTIONS, SILVER_CUSTOMERS, SILVER_ACCOUNTS)), *(table.name for table in GOLD))
-
-
-def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
-    """Make the tables that do not exist yet, empty, with their schema and properties; the others stay as they are."""
-    for table in tables:
-        path = str(table.path(settings))
-        if not deltalake.DeltaTable.is_deltatable(path):
-            deltalake.DeltaTable.create(
-                path,
-                schema=table.delta_schema(),
-                mode="ignore",
-                partition_by=list(table.partitioned_by),
-                name=table.name,
-                configuration=table.properties | (lifetimes(settings) if table.layer in LAYERS else {}),
-            )
+REBUILT = tuple(table.name for table in (*FOLLOWERS, *GOLD))

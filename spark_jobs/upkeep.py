@@ -22,7 +22,7 @@ from spark_jobs import compaction, log_files, releases, sinks
 from spark_jobs.lifetimes import LEAST_FILE_DAYS, LEAST_LOG_DAYS
 from spark_jobs.settings import Settings
 from spark_jobs.spared import Spared, spared
-from spark_jobs.tables import Table
+from spark_jobs.tables import LIVE_TRANSACTIONS, Table
 from spark_jobs.versions import is_upkeep
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def waits_for(settings: Settings, table: Table, keep: Spared, now: datetime) -> 
     waiting = next((version for version in range(keep.unread_from, old + 1) if not is_upkeep(path, version)), None)
     if waiting is None:
         return None
-    reader = "silver" if table.layer == "bronze" else "gold"
+    reader = "live" if table == LIVE_TRANSACTIONS else "silver" if table.layer == "bronze" else "gold"
     return f"no file is removed before {reader} has taken version {waiting}, which is older than files are kept: run {reader}"
 
 

@@ -1,8 +1,11 @@
-"""Which versions of a table hold the same rows: those with nothing but upkeep between them. Read from the log, without Spark."""
+"""Which versions of a table hold the same rows, with nothing but upkeep between them, and the way back to one. All of it without Spark."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from deltalake import CommitProperties, DeltaTable
 
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
@@ -20,6 +23,14 @@ def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bo
 def is_upkeep(path: Path, version: int) -> bool:
     """Whether the commit of a version left all rows as they were; no, where it is not there to tell."""
     return operation_of(path, version) in UPKEEP
+
+
+def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], commit: CommitProperties) -> None:
+    """Bring a table's rows back to a version, in one commit; also where they are those of that version already."""
+    if version < delta.version():
+        delta.restore(version, commit_properties=commit)
+    else:
+        delta.create_write_transaction([], "append", delta.schema(), list(partitioned_by), commit_properties=commit)
 
 
 def rows_since(path: Path, version: int) -> int:

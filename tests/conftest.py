@@ -1,5 +1,6 @@
 """What every folder of tests shares: the one Spark session, and which tests may run side by side."""
 
+import gc
 import logging
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,7 +18,7 @@ GROUPS = {"spark": "spark", "integration": "stack", "faults": "faults", "expecta
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
 SMALL_FRAMES = {
     "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.delta.log.cacheSize": "50",  # of 10,000: the tables of an hour of tests, with their files, fill the heap
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -59,5 +60,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(settings, "tests", s3_conf())
     for name, value in SMALL_FRAMES.items():
         session.conf.set(name, value)
+    # Frames and queries of the JVM live until Python collects the objects that stand for them, which are in cycles. By itself it does
+    # so when a quarter more objects have come: a quarter of all that a test process has loaded is too late for a heap of 1 GB.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 5, 2)
     yield session
     session.stop()

@@ -12,7 +12,7 @@ from typing import Any
 
 from expectations.row_rules import read_rules
 from spark_jobs.settings import ROOT
-from spark_jobs.tables import BRONZE, CONTROL, LAYERS, SILVER_INDEXES, Table
+from spark_jobs.tables import BRONZE, CONTROL, LAYERS, LIVE, SILVER_INDEXES, Table
 
 FOLDER = ROOT / "include/docs"
 MADE = "<!-- Made by `make format` (python -m include.docs.generate) from {source}: change that, not this page. -->"
@@ -73,7 +73,12 @@ def tables_page() -> Iterable[str]:
     yield ""
     yield "Delta tables at `$LEDGER_WAREHOUSE/<layer>/<table>`. Times are UTC. `_topic`, `_partition` and `_offset` name a Kafka record,"
     yield "`_batch` the bronze micro-batch that brought it."
-    for layer, tables in {**LAYERS, "silver": (*LAYERS["silver"], *SILVER_INDEXES), "control": CONTROL}.items():
+    for layer, tables in {
+        **LAYERS,
+        "silver": (*LAYERS["silver"], *SILVER_INDEXES),
+        "gold": (*LAYERS["gold"], *LIVE),
+        "control": CONTROL,
+    }.items():
         yield from ("", f"## {layer}")
         for each in tables:
             yield from ("", f"### {each.name}", "")

@@ -17,6 +17,16 @@ DEFAULT_ARGS: dict[str, Any] = {
     "max_retry_delay": timedelta(minutes=5),
 }
 
+# What the DAGs have in common that people trigger to steer others. They have no schedule, and nobody must have to find a switch
+# before they can stop something, or decide.
+ON_REQUEST: dict[str, Any] = {
+    "start_date": START,
+    "catchup": False,
+    "max_active_runs": 1,
+    "is_paused_upon_creation": False,
+    "default_args": DEFAULT_ARGS,
+}
+
 
 def dag_of_run(run_id: str) -> str:
     """The DAG of a run that a gate's verdict names: Airflow's other DAGs have no gates, and `medallion` takes no backfill."""

@@ -1,25 +1,24 @@
-"""Supervision of an ingestion application: found again if it runs, started if it does not, replaced if it hangs. Knows no Airflow.
+"""Supervision of an application: found again if it runs, started if it does not, replaced if it hangs. Knows no Airflow.
 
 The application is a session of its own below no process of Airflow's, so whatever happens to Airflow does not happen to it. It is
-judged by its heartbeat (spark_jobs/bronze/heartbeat.py); that there is never more than one is the lease's doing, not ours.
+judged by its heartbeat (spark_jobs/service/heartbeat.py); that there is never more than one is the lease's doing, not ours.
 """
 
 import logging
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
-from spark_jobs.bronze import control, heartbeat
-from spark_jobs.bronze.heartbeat import ENDED, RUNNING, Heartbeat
+from spark_jobs.service import control, heartbeat
+from spark_jobs.service.heartbeat import ENDED, RUNNING, Heartbeat
+from spark_jobs.service.services import Service
 from spark_jobs.settings import ROOT, Settings
 
 log = logging.getLogger(__name__)
 
-PART = {"LEDGER_STACK_PART": "bronze-ingestion"}  # by which the embedded stack knows it from the part that started it
 FIRST_SECONDS = 60  # from its start to its first heartbeat
 HEALTHY_SECONDS = 60  # one that has run for so long did come up, as did one that has written a batch
 STOP_SECONDS = 180  # for a graceful end that was asked for
@@ -27,7 +26,7 @@ MOST_FAILURES = 48
 _PAUSES = (0, 2, 5, 10, 20, 40, 80, 160, 300)  # seconds before the next start, after so many failures in a row
 _TAIL_BYTES = 16 * 1024
 # The shell stays to write down how the application ended; `--fork` puts it below process 1 at once.
-_DETACHED = ("setsid", "--fork", "bash", "-c", '"${@:2}" >>"$1.log" 2>&1 </dev/null; echo $? >"$1.exit"', "ingestion")
+_DETACHED = ("setsid", "--fork", "bash", "-c", '"${@:2}" >>"$1.log" 2>&1 </dev/null; echo $? >"$1.exit"')
 
 
 class GaveUpError(Exception):
@@ -35,11 +34,14 @@ class GaveUpError(Exception):
 
 
 class Supervisor:
-    """Watches one application; call `step` about once a second. What it remembers may be lost: the next one finds out by itself."""
+    """Watches one application: of some parts of a service, or (with none) of all. Call `step` about once a second.
 
-    def __init__(self, settings: Settings, topics: Sequence[str], run_id: str, command: Sequence[str] = COMMAND) -> None:
-        self.name = heartbeat.application(topics)
-        self._settings, self._topics, self._run_id, self._command = settings, topics, run_id, command
+    What it remembers may be lost: the next one finds out by itself.
+    """
+
+    def __init__(self, settings: Settings, service: Service, parts: Collection[str], run_id: str, command: Sequence[str] = COMMAND) -> None:
+        self.name = service.application(parts)
+        self._settings, self._service, self._parts, self._run_id, self._command = settings, service, parts, run_id, command
         self._is_ours = False  # started or seen alive by this supervisor, and its end not yet noted
         self._coming_since: float | None = None  # started by us, no heartbeat yet
         self._failures, self._next_start = 0, 0.0
@@ -52,16 +54,17 @@ class Supervisor:
 
     @property
     def _base(self) -> Path:
-        return heartbeat.folder(self._settings) / self.name
+        return self._service.folder(self._settings) / self.name
 
     def step(self) -> list[str]:
         """Look once and do what is to be done; returns what is new, in words. Raises GaveUpError when no other start can help."""
-        now, wanted = time.time(), control.read_wanted(self._settings)
-        beat = heartbeat.read_one(self._settings, self.name)
+        now, wanted = time.time(), control.read_wanted(self._settings, self._service)
+        beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat and beat.is_alive():
             return self._watch(beat, now)
         if wanted.state == control.STAND_STILL:
-            return self._tell("itself", f"stands still: asked for by {wanted.told()}; trigger bronze_control with restart to go on")
+            to_do = f"trigger {self._service.control_dag} with restart to go on"
+            return self._tell("itself", f"stands still: asked for by {wanted.told()}; {to_do}")
         if self._coming_since is not None and not self._has_ended(beat) and now - self._coming_since < FIRST_SECONDS:
             return []
         if self._is_ours:
@@ -75,16 +78,15 @@ class Supervisor:
 
     def start(self, *options: str) -> None:
         """Start the application, detached. If another one has the lease, it ends by itself with exit code 5."""
-        folder = heartbeat.folder(self._settings)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._base.parent.mkdir(parents=True, exist_ok=True)
         if self.log_file.exists():
             os.replace(self.log_file, self.log_file.with_suffix(".log.1"))
         self._exit_file.unlink(missing_ok=True)
-        obeyed = control.read_wanted(self._settings).number
-        chosen = ["bronze", "--only", ",".join(self._topics), f"--obeying={obeyed}", *options]
-        arguments = [*self._command, "--run-id", self._run_id, *chosen]
-        environment = {**os.environ, **job_environment(), **PART}
-        command, nothing = [*_DETACHED, str(self._base), *arguments], subprocess.DEVNULL
+        obeyed = control.read_wanted(self._settings, self._service).number
+        arguments = ["--run-id", self._run_id, *self._service.words(self._parts), f"--obeying={obeyed}", *options]
+        command, nothing = [*_DETACHED, self._service.name, str(self._base), *self._command, *arguments], subprocess.DEVNULL
+        part = {"LEDGER_STACK_PART": self._service.dag}  # by which the embedded stack knows it from the part that started it
+        environment = {**os.environ, **job_environment(), **part}
         subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=10, stdin=nothing, stdout=nothing, stderr=nothing)
         self.expect()
 
@@ -94,7 +96,7 @@ class Supervisor:
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask the application to end behind its batch, and wait; by force when it does not. Another start is nobody's but the caller's."""
-        beat = heartbeat.read_one(self._settings, self.name)
+        beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat is None or not beat.is_alive():
             return
         for process in beat.processes()[-1:]:
@@ -102,7 +104,7 @@ class Supervisor:
         deadline = time.time() + seconds
         while beat.is_alive() and time.time() < deadline:
             time.sleep(0.2)
-            beat = heartbeat.read_one(self._settings, self.name) or beat
+            beat = heartbeat.read_one(self._settings, self._service, self.name) or beat
         heartbeat.kill(beat.processes())
 
     @property
@@ -111,14 +113,14 @@ class Supervisor:
 
     def _watch(self, beat: Heartbeat, now: float) -> list[str]:
         self._coming_since, self._is_ours = None, True
-        has_written = any(topic.get("batch") for topic in beat.facts["topics"].values())
+        has_written = any(part.get("batch") for part in beat.parts.values())
         if beat.state == RUNNING and (has_written or now - beat.facts["started_at"] > HEALTHY_SECONDS):
             self._failures = 0
         wrong = beat.what_is_wrong(now)
         if wrong and beat.processes():
             heartbeat.kill(beat.processes())
             return [f"{beat.who()} {wrong}: killed, to be replaced"]
-        return [line for key, line in _news(beat.facts) for line in self._tell(key, line)]
+        return [line for key, line in _news(beat) for line in self._tell(key, line)]
 
     def _has_ended(self, beat: Heartbeat | None) -> bool:
         """Whether the application that we started has ended."""
@@ -134,7 +136,7 @@ class Supervisor:
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._failures, self._next_start = self._failures + 1, now + pause
         if code in FINAL_EXIT_CODES or self._failures >= MOST_FAILURES:
-            raise GaveUpError(f"bronze: {how} ({self._failures} starts in a row failed)")
+            raise GaveUpError(f"{self.name}: {how} ({self._failures} starts in a row failed)")
         return f"{self.name} has ended: {how}; the next start is in {pause} s"
 
     def _exit_code(self) -> int | None:
@@ -160,11 +162,12 @@ class Supervisor:
         return [line]
 
 
-def _news(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What of a heartbeat is worth a line in a log when it changes: the state, and how each topic does."""
+def _news(beat: Heartbeat) -> list[tuple[str, str]]:
+    """What of a heartbeat is worth a line in a log when it changes: the state, and how each topic or query does."""
+    facts = beat.facts
     lines = [("itself", f"{facts['application']} is {facts['state']} (process {facts['process']['pid']} on {facts['host']})")]
-    for name, topic in facts["topics"].items():
-        how = f"fails: {topic['error']}" if topic.get("error") else f"is {topic.get('pace') or topic['state']}"
+    for name, part in beat.parts.items():
+        how = f"fails: {part['error']}" if part.get("error") else f"is {part.get('pace') or part['state']}"
         lines.append((name, f"{name} {how}"))
     return lines
 

@@ -18,22 +18,15 @@ from spark_jobs.tables import (
     BRONZE,
     CORRECTIONS,
     DECISIONS,
-    DISTRICT_MINUTES,
-    ENRICHED_TRANSACTIONS,
+    FOLLOWERS,
     GOLD,
     REDRIVES,
     SILVER,
-    SILVER_ACCOUNTS,
-    SILVER_CUSTOMERS,
-    SILVER_TRANSACTIONS,
     Table,
 )
 from spark_jobs.verdicts import ROLL_BACK
 from spark_jobs.versions import rows_since
 from spark_jobs.written import source_of
-
-FOLLOWED = (SILVER_TRANSACTIONS, SILVER_CUSTOMERS, SILVER_ACCOUNTS)  # by gold
-_FOLLOWERS = {SILVER_TRANSACTIONS: GOLD, SILVER_CUSTOMERS: (ENRICHED_TRANSACTIONS,), SILVER_ACCOUNTS: (DISTRICT_MINUTES,)}
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,7 @@ def of_release(settings: Settings, number: int) -> Snapshot:
         tables[table.name] = Pinned(str(table.path(settings)), DeltaTable(str(table.path(settings))).version())
     batches = {table.topic: tuple(_batches(settings, table, release.last_batches.get(table.name, 0))) for table in BRONZE}
     withdrawn = tuple(_withdrawn(settings, release.released_at))
-    read = {table.name: release.versions[table.name] for table in FOLLOWED}
+    read = {table.name: release.versions[table.name] for table in FOLLOWERS}
     return Snapshot(release, tables, batches, tuple(_steps(settings, release, withdrawn)), read, release.versions, withdrawn)
 
 
@@ -151,9 +144,8 @@ def _refuse_halfway(settings: Settings, found: dict[Table, DeltaTable], read: di
             raise LedgerError(
                 f"silver stopped halfway: {table.name} has batches after {done}, expected all of its tables to: run silver again"
             )
-    application = control.application(settings, "gold")
-    for followed, followers in _FOLLOWERS.items() if read else ():
-        name = application if followed == SILVER_TRANSACTIONS else f"{application} {followed.name}"
+    for followed, followers in FOLLOWERS.items() if read else ():
+        name = control.following(settings, followed)
         for table in followers:
             taken = found[table].transaction_version(name) or 0
             if rows_since(followed.path(settings), taken) > read[followed.name]:

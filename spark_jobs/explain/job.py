@@ -3,8 +3,6 @@
 Reads by delta-rs, starts no JVM, holds no lease and writes nothing.
 """
 
-import os
-import sys
 from string import Template
 
 import pyarrow as pa
@@ -18,7 +16,7 @@ from spark_jobs.explain.moment import Moment
 from spark_jobs.explain.plans import PLANS, Plan
 from spark_jobs.explain.runs import Runs
 from spark_jobs.explain.telling import Telling
-from spark_jobs.explain.text import told
+from spark_jobs.explain.text import tell, told
 from spark_jobs.settings import Settings
 
 _DIFFERENT = Template(
@@ -37,9 +35,9 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
     moment = Moment.of_release(settings, as_of) if as_of is not None else Moment.now(settings, plan.table)
     delta = moment.open(plan.table)
     found = find(plan.table, delta, where)
-    _tell(f"{name} {moment} (version {moment.version(plan.table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
+    tell(f"{name} {moment} (version {moment.version(plan.table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
     if moment.release is None and (step := backfills.halfway(settings)):
-        _tell(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
+        tell(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
     session, runs, wrong = open_session(moment, plan), Runs(moment, plan.table), []
     for cell in found.cells:
         try:
@@ -47,11 +45,11 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
             lines = list(telling.lines())
         except (DeltaError, pa.ArrowException, OSError) as error:
             raise LedgerError(f"silver cannot be read ({first_line(error)}): run it again, or name a release by --as-of") from error
-        _tell("\n".join(lines))
+        tell("\n".join(lines))
         if telling.differences:
             wrong.append(f"{told(cell, plan.table.keys)}: {'; '.join(telling.differences)}")
     if found.count > len(found.cells):
-        _tell(f"{found.count - len(found.cells)} more cells match: ask for fewer to see them")
+        tell(f"{found.count - len(found.cells)} more cells match: ask for fewer to see them")
     if wrong:
         words = {"name": name, "moment": moment, "n": len(wrong), "all": len(found.cells), "first": wrong[0]}
         raise AuditDifference(_DIFFERENT.substitute(words))
@@ -62,11 +60,3 @@ def _plan(name: str) -> Plan:
     if name not in names:
         raise SettingsError(f"--table: found {name!r}, expected one of {', '.join(names)}")
     return names[name]
-
-
-def _tell(lines: str) -> None:
-    try:
-        sys.stdout.write(f"{lines}\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,7 +17,6 @@ from spark_jobs.tables import Table
 from spark_jobs.versions import hold_same_rows
 
 Row = dict[str, Any]
-_GOLD = "gold"
 _RUNS = Template('select * from t where "table" in ($names) order by last_batch, finished_at')
 _DECIMALS = "set datafusion.sql_parser.parse_float_as_decimal = true"  # numbers with a point are decimals, as in the tables
 
@@ -47,10 +46,8 @@ class Moment:
         """
         versions = control.versions_read_by_gold(settings)  # before the table is opened: it may follow further, never less far
         if DeltaTable.is_deltatable(str(table.path(settings))):
-            gold, application = DeltaTable(str(table.path(settings))), control.application(settings, _GOLD)
-            followed = {tables.SILVER_TRANSACTIONS.name: gold.transaction_version(application)}
-            for name in (tables.SILVER_CUSTOMERS.name, tables.SILVER_ACCOUNTS.name):
-                followed[name] = gold.transaction_version(f"{application} {name}")
+            gold = DeltaTable(str(table.path(settings)))
+            followed = {source.name: gold.transaction_version(control.following(settings, source)) for source in tables.FOLLOWERS}
             versions |= {name: max(version, versions.get(name, 0)) for name, version in followed.items() if version is not None}
         return cls(settings, None, versions)
 

@@ -13,7 +13,6 @@ from spark_jobs.tables import Table
 
 Place = tuple[str, int, int]
 _AFTER_ALL = 2**62
-_OF_SILVER = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 
 
 def place_of(row: Row) -> Place:
@@ -42,7 +41,7 @@ class Runs:
 
     @cached_property
     def _batches(self) -> list[Row]:
-        return self.moment.batches((self.table.name, *(table.name for table in _OF_SILVER)))
+        return self.moment.batches((self.table.name, *(table.name for table in tables.FOLLOWERS)))
 
     @cached_property
     def gold(self) -> list[GoldRun]:
@@ -96,7 +95,9 @@ class Runs:
 
     @cached_property
     def _silver(self) -> dict[str, list[Row]]:
-        return {table.name: [row for row in self._batches if (row["job"], row["table"]) == ("silver", table.name)] for table in _OF_SILVER}
+        return {
+            table.name: [row for row in self._batches if (row["job"], row["table"]) == ("silver", table.name)] for table in tables.FOLLOWERS
+        }
 
     def _first(self, is_it: Callable[[GoldRun], bool]) -> int | None:
         return next((number for number, run in enumerate(self.gold) if is_it(run)), None)

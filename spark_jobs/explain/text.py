@@ -1,5 +1,7 @@
 """Values and tables as text for people: one line a row, nothing that would move a terminal's cursor."""
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -36,3 +38,12 @@ def listed(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
 def told(row: dict[str, Any], names: Sequence[str]) -> str:
     """Some columns of a row with their values."""
     return ", ".join(f"{name} {shown(row[name])}" for name in names)
+
+
+def tell(lines: str) -> None:
+    """Print a line or lines to stdout, for as long as somebody reads it."""
+    try:
+        sys.stdout.write(f"{lines}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

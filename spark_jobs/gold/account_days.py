@@ -1,9 +1,15 @@
 """gold.account_days: per account and day, whether the balance moved by what was booked. Pure."""
 
-from pyspark.sql import DataFrame, Window
+from datetime import date
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.gold.totals import account_balances
+from spark_jobs.tables import ACCOUNT_DAYS
+
+NEAR = 31  # days; where an account has a day in most months, those next to a day are found among so many
+_MOST_BROADCAST = 500_000
 
 
 def account_days(transactions: DataFrame) -> DataFrame:
@@ -22,9 +28,52 @@ def with_openings(days: DataFrame) -> DataFrame:
     closing - (opening + credits - debits): 0 where the day balances, null where there is no opening.
     """
     opening = F.lag("closing").over(Window.partitionBy("account_id").orderBy("day"))
-    difference = (F.col("closing") - (F.col("opening") + F.col("credits") - F.col("debits"))).cast("decimal(38,2)")
-    return (
-        days.withColumn("opening", opening)
-        .withColumn("difference", difference)
-        .select("account_id", "day", "opening", "closing", "credits", "debits", "transactions", "difference")
+    return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*ACCOUNT_DAYS.columns)
+
+
+def beside(days: DataFrame, anew: DataFrame) -> DataFrame:
+    """Of rows of gold.account_days those of an account that are at most NEAR days from one of its days in the other frame."""
+    other = anew.select(F.col("account_id").alias("_account_id"), F.col("day").alias("_day"))
+    is_beside = (F.col("account_id") == F.col("_account_id")) & (F.abs(F.date_diff("day", "_day")) <= NEAR)
+    return days.join(F.broadcast(other) if other.count() <= _MOST_BROADCAST else other, on=is_beside, how="left_semi")
+
+
+def amended(present: DataFrame, anew: DataFrame) -> DataFrame:
+    """Of gold.account_days what days made anew change: these days, and of each account the day after each of them.
+
+    `present` are rows of the table, `anew` those of `account_days`. Beside the table's columns: `_was`, the row as it is (null: there is
+    none), `_is_anew`, and `_before` and `_after`, the account's days next to it among all these rows. Only where no day of the account is
+    missing between them are the rows right.
+    """
+    was = F.struct(*ACCOUNT_DAYS.columns)
+    rows = present.withColumns({"_was": was, "_is_anew": F.lit(False)}).unionByName(
+        anew.withColumn("_is_anew", F.lit(True)), allowMissingColumns=True
     )
+    in_time = Window.partitionBy("account_id").orderBy("day", "_is_anew")  # what is made anew comes right after what it replaces
+    last, last_but_one = (F.lag(F.struct("day", "closing", "_is_anew", "_was"), back).over(in_time) for back in (1, 2))
+    is_replacing = F.coalesce(F.col("_last.day") == F.col("day"), F.lit(False))
+    before = F.when(is_replacing, F.col("_last_but_one")).otherwise(F.col("_last"))
+    return (
+        rows.withColumns({"_last": last, "_last_but_one": last_but_one, "_after": F.lead("day").over(in_time)})
+        .where(F.col("_is_anew") | F.col("_last._is_anew"))
+        .withColumns({"_was": F.when(is_replacing, F.col("_last._was")).otherwise(F.col("_was")), "_before": before})
+        .where(F.col("_is_anew") | (F.coalesce(F.col("_after") > F.col("day"), F.lit(True))))
+        .withColumns({"opening": F.col("_before.closing"), "_before": F.col("_before.day")})
+        .withColumn("difference", _difference())
+        .select(*ACCOUNT_DAYS.columns, "_was", "_is_anew", "_before", "_after")
+    )
+
+
+def is_lonely(first: date | None, last: date | None) -> Column:
+    """Whether days may be missing beside an `amended` one that was made anew: no neighbour in NEAR days, though there are days there."""
+
+    def is_far(days: Column) -> Column:
+        return F.coalesce(days > NEAR, F.lit(True))
+
+    before, after = F.date_diff("day", "_before"), F.date_diff("_after", "day")
+    is_inside = F.date_sub("day", NEAR) > F.lit(first), F.date_add("day", NEAR) < F.lit(last)
+    return F.col("_is_anew") & F.coalesce((is_far(before) & is_inside[0]) | (is_far(after) & is_inside[1]), F.lit(False))
+
+
+def _difference() -> Column:
+    return (F.col("closing") - (F.col("opening") + F.col("credits") - F.col("debits"))).cast("decimal(38,2)")

@@ -1,43 +1,62 @@
-"""What happened to silver.transactions since a gold table was last written: which rows came and went, and on which days."""
+"""What happened to silver.transactions since a gold table was last written: which rows came and went, and in which hours."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-_MOST_RANGES = 40
-_DAY = timedelta(days=1)
+from spark_jobs import ranges
+
+HOURS_A_DAY = 24
+_MOST_BROADCAST = 200_000
 
 
 @dataclass(frozen=True)
 class Change:
     """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
 
-    Where nothing was changed or removed (`is_in_place` is false) both are the same.
+    Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
+    None: they may be anywhere. `is_small`:
+    each task can hold them.
     """
 
     images: DataFrame
     rows: DataFrame
     is_in_place: bool
+    hours: tuple[int, ...] | None = None
+    is_small: bool = False
+
+    def near(self, start: str, hours: int, end: str | None = None) -> Column:
+        """Whether a time, or the span from it to `end`, is at most so many hours from a changed row; others may be true, too."""
+        if self.hours is None:
+            return F.lit(True)
+        return ranges.overlap(start, end or start, ranges.around(self.hours, hours), ranges.HOUR)
+
+    def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
+        """The rows that agree with one of the other frame in its columns; that one is made of this change, and not much larger."""
+        return rows.join(F.broadcast(few) if self.is_small else few, on=few.columns, how="left_semi")
+
+    def on_days(self, day: str, around: int) -> Column:
+        """Whether a day (a date) is one of changed rows, or at most `around` days before or after one; others may be true, too."""
+        if self.hours is None:
+            return F.lit(True)
+        return ranges.overlap(day, day, ranges.around({hour // HOURS_A_DAY for hour in self.hours}, around), ranges.DAY)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """A part of silver's change feed: its last version, the last one that changed or removed rows, and the days of the rows."""
+    """A part of silver's change feed: how many rows it has, its last version, the last one that changed or removed rows, their hours."""
 
     feed: DataFrame
+    count: int
     last: int
     last_in_place: int
-    days: tuple[date, ...]
+    hours: tuple[int, ...]
 
     def after(self, version: int) -> Change:
         """What happened after a version."""
         images, is_in_place = self.feed.where(F.col("_commit_version") > version), version < self.last_in_place
-        return Change(images, present_rows(images) if is_in_place else images, is_in_place)
+        return Change(images, present_rows(images) if is_in_place else images, is_in_place, self.hours, self.count <= _MOST_BROADCAST)
 
 
 def hold_changes(feed: DataFrame) -> Changes | None:
@@ -45,13 +64,14 @@ def hold_changes(feed: DataFrame) -> Changes | None:
     held = feed.localCheckpoint()
     is_in_place = F.col("_change_type") != "insert"
     facts = held.agg(
+        F.count("*").alias("count"),
         F.max("_commit_version").alias("last"),
         F.max(F.when(is_in_place, F.col("_commit_version"))).alias("last_in_place"),
-        F.collect_set("event_on").alias("days"),
+        F.collect_set(ranges.number("event_at", ranges.HOUR)).alias("hours"),
     ).collect()[0]
     if facts["last"] is None:
         return None
-    return Changes(held, facts["last"], facts["last_in_place"] or 0, tuple(facts["days"]))
+    return Changes(held, facts["count"], facts["last"], facts["last_in_place"] or 0, tuple(facts["hours"]))
 
 
 def present_rows(feed: DataFrame) -> DataFrame:
@@ -62,19 +82,3 @@ def present_rows(feed: DataFrame) -> DataFrame:
     is_there = F.col("_change_type").isin("insert", "update_postimage")
     newest_first = Window.partitionBy("transaction_id").orderBy(F.desc("_commit_version"), is_there.desc())
     return feed.withColumn("_rank", F.row_number().over(newest_first)).where((F.col("_rank") == 1) & is_there).drop("_rank")
-
-
-def on_days(days: Iterable[date], around: int) -> Column:
-    """Whether `event_on` is one of these days, or at most `around` days before or after one; of many days, between first and last.
-
-    Written in literals, so that Delta skips files by their statistics.
-    """
-    ranges: list[tuple[date, date]] = []
-    for day in sorted(days):
-        first, last = day - around * _DAY, day + around * _DAY
-        if ranges and first <= ranges[-1][1] + _DAY:
-            first = ranges.pop()[0]
-        ranges.append((first, last))
-    if len(ranges) > _MOST_RANGES:
-        ranges = [(ranges[0][0], ranges[-1][1])]
-    return reduce(or_, (F.col("event_on").between(F.lit(first), F.lit(last)) for first, last in ranges), F.lit(False))

@@ -17,14 +17,15 @@ from pyspark.sql import functions as F
 
 from spark_jobs import control, sinks, sources, tables
 from spark_jobs.gold import amend, totals, windows
-from spark_jobs.gold.changes import Change, Changes, hold_changes, on_days
+from spark_jobs.gold.changes import Change, hold_changes
+from spark_jobs.layout import SMALL_PAGES
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
+from spark_jobs.versions import is_upkeep
 
 log = logging.getLogger(__name__)
 
 JOB = "gold"
-FOLLOWED = (tables.SILVER_TRANSACTIONS, tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS)
 
 
 @dataclass(frozen=True)
@@ -43,33 +44,43 @@ SUMS = (
     Sum(tables.CUSTOMER_ACTIVITY, totals.customer_activity, totals.ADD_ACTIVITY),
     Sum(tables.ACCOUNT_BALANCES, totals.account_balances, totals.ADD_BALANCES),
 )
+# Tables to which new rows of silver only add rows.
+GROWING = frozenset({tables.ENRICHED_TRANSACTIONS, tables.LARGE_CREDITS, tables.DEBIT_CREDIT_PAIRS})
 
 
 def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
     """Bring every gold table up to silver, which stands still while this runs, and record how far in control.batches."""
-    follow_dimension(spark, settings, tables.SILVER_CUSTOMERS, tables.ENRICHED_TRANSACTIONS, amend.enriched)
-    follow_dimension(spark, settings, tables.SILVER_ACCOUNTS, tables.DISTRICT_MINUTES, amend.minutes_of)
-    follow_transactions(spark, settings)
+    with sinks.configured(spark, SMALL_PAGES):
+        follow_dimension(spark, settings, tables.SILVER_CUSTOMERS, tables.ENRICHED_TRANSACTIONS, amend.enriched)
+        follow_dimension(spark, settings, tables.SILVER_ACCOUNTS, tables.DISTRICT_MINUTES, amend.minutes_of)
+        follow_transactions(spark, settings)
     _record(settings, run_id)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
     """Bring every table up to silver.transactions: new rows are added to the sums, all else is amended."""
-    application = control.application(settings, JOB)
+    application = control.following(settings, tables.SILVER_TRANSACTIONS)
     amendments = amend.amendments(settings.large_credit)
     sums = {each.table: each for each in SUMS}
 
     def take(feed: DataFrame) -> int | None:
         if (changes := hold_changes(feed)) is None:
             return None
-        read = _reader(feed.sparkSession, settings, changes)
+        sinks.mark_removed_rows(feed.sparkSession, settings, tables.MARKED)
         for table, amendment in amendments.items():
-            change = changes.after(sinks.applied(settings, table, application) or 0)
+            done = sinks.applied(settings, table, application)
+            if done is not None and done >= changes.last:
+                continue
+            change, last = changes.after(done or 0), changes.last
+            read = _reader(_silver_in_time(feed.sparkSession, settings, application, last), settings)
             if table in sums and not change.is_in_place:
                 rows, addition = sums[table].contribution(change.rows), sums[table].addition
-                sinks.merge_rows(rows, settings, table, application=application, upto=changes.last, on=table.keys, matched=addition)
+                sinks.merge_rows(rows, settings, table, application=application, upto=last, on=table.keys, matched=addition)
+            elif table in GROWING and not change.is_in_place:
+                _, new = amendment(change, read)
+                sinks.append_rows(new, settings, table, application=application, upto=last, count=changes.count)
             else:
-                _amend(change, read, settings, table, amendment, application, changes.last)
+                _amend(change, read, settings, table, amendment, application, last)
         return changes.last
 
     _follow(spark, settings, tables.SILVER_TRANSACTIONS, tuple(amendments), application, take)
@@ -77,41 +88,55 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
 
 def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: Table, amendment: amend.Amendment) -> None:
     """Amend a table for the transactions of customers or accounts whose history changed."""
-    gold = control.application(settings, JOB)
-    application = f"{gold} {dimension.name}"
+    application = control.following(settings, dimension)
+    gold = control.following(settings, tables.SILVER_TRANSACTIONS)
     key = dimension.keys[0]
 
     def take(feed: DataFrame) -> int | None:
         last: int | None = feed.agg(F.max("_commit_version")).collect()[0][0]
         if last is not None:
-            read = _reader(feed.sparkSession, settings)
-            rows = read(tables.SILVER_TRANSACTIONS).join(feed.select(key).distinct(), on=key, how="left_semi")
-            if sinks.applied(settings, table, gold) is None:
-                rows = rows.limit(0)  # the table will be made of the histories as they are now
-            _amend(Change(rows, rows, is_in_place=False), read, settings, table, amendment, application, last)
+            done = sinks.applied(settings, table, gold)
+            version = None if done is None else _upto(settings, done)
+            silver = sources.read_table(feed.sparkSession, settings, tables.SILVER_TRANSACTIONS, version=version)
+            rows = silver.join(feed.select(key).distinct(), on=key, how="left_semi")
+            if done is None:
+                rows = rows.limit(0)  # rows that the table does not have yet come with the histories as they are now
+            _amend(Change(rows, rows, is_in_place=False), _reader(silver, settings), settings, table, amendment, application, last)
         return last
 
     _follow(spark, settings, dimension, (table,), application, take)
 
 
-def _reader(spark: SparkSession, settings: Settings, changes: Changes | None = None) -> amend.Reader:
-    """Tables as they are now; silver.transactions as the changes left it, which may be before the commits of a later run of silver."""
+def _reader(silver: DataFrame, settings: Settings) -> amend.Reader:
+    """Tables as they are now, but for silver.transactions, which is given."""
 
-    def read(table: Table, around: int | None = None) -> DataFrame:
-        if changes is None or table != tables.SILVER_TRANSACTIONS:
-            return sources.read_table(spark, settings, table)
-        rows = sources.read_table(spark, settings, table, version=changes.last)
-        return rows if around is None else rows.where(on_days(changes.days, around))
+    def read(table: Table) -> DataFrame:
+        return silver if table == tables.SILVER_TRANSACTIONS else sources.read_table(silver.sparkSession, settings, table)
 
     return read
+
+
+def _silver_in_time(spark: SparkSession, settings: Settings, application: str, version: int) -> DataFrame:
+    """silver.transactions at a version; read from gold.enriched_transactions, if that has come as far: there it lies in order of time."""
+    silver, enriched = tables.SILVER_TRANSACTIONS, tables.ENRICHED_TRANSACTIONS
+    if sinks.applied(settings, enriched, application) == version:
+        return sources.read_table(spark, settings, enriched).select(*silver.columns)
+    return sources.read_table(spark, settings, silver, version=version)
+
+
+def _upto(settings: Settings, version: int) -> int:
+    """The last version of silver.transactions that holds the same rows as one: the files of older ones may be gone."""
+    path = tables.SILVER_TRANSACTIONS.path(settings)
+    while is_upkeep(path, version + 1):
+        version += 1
+    return version
 
 
 def _amend(
     change: Change, read: amend.Reader, settings: Settings, table: Table, amendment: amend.Amendment, application: str, upto: int
 ) -> None:
     present, wanted = amendment(change, read)
-    changed = sinks.difference(present.select(*table.columns), wanted.select(*table.columns), on=table.keys)
-    sinks.merge_changes(changed, settings, table, application, upto)
+    sinks.merge_changes(sinks.changes_of(table, present, wanted), settings, table, application, upto)
 
 
 def _follow(
@@ -148,7 +173,7 @@ def _record(settings: Settings, run_id: str) -> None:
     """
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
     done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
-    versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in FOLLOWED}
+    versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in tables.FOLLOWERS}
     common = {
         "run_id": run_id,
         "job": JOB,
@@ -158,6 +183,6 @@ def _record(settings: Settings, run_id: str) -> None:
         "finished_at": datetime.now(UTC),
         "_read_versions": json.dumps(versions),
     }
-    rows = [common | {"table": table.name, "output": DeltaTable(str(table.path(settings))).count()} for table in tables.GOLD]
+    rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in tables.GOLD]
     # Both only rise; a batch of nothing but bad rows changes no version.
     control.append(settings, tables.BATCHES, rows, once=(control.application(settings, JOB), sum(versions.values()) + last))

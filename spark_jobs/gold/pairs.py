@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-BEFORE = "interval 1 hour"
+BEFORE_HOURS = 1
 
 
 def pair(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
@@ -18,11 +18,11 @@ def pair(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
         F.col("transaction_id").alias("credit_id"), F.col("customer_id").alias("_customer_id"), F.col("event_at").alias("credit_at")
     )
     is_same = F.col("customer_id") == F.col("_customer_id")
-    is_close = F.col("debit_at").between(F.col("credit_at") - F.expr(BEFORE), F.col("credit_at"))
+    is_close = F.col("debit_at").between(F.col("credit_at") - F.expr(f"interval {BEFORE_HOURS} hours"), F.col("credit_at"))
     joined = debit_rows.join(credit_rows, on=is_same & is_close, how="inner")
     return joined.select("debit_id", "credit_id", "customer_id", "debit_at", "credit_at")
 
 
 def pairs_with(new: DataFrame, transactions: DataFrame) -> DataFrame:
-    """The pairs of which one side at least is new; `transactions` are all silver rows, the new ones included."""
+    """The pairs of which one side at least is new; `transactions` are the silver rows within an hour of one, themselves included."""
     return pair(new, transactions).unionByName(pair(transactions, new)).distinct()

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import control, sinks, sources, tables
 from spark_jobs.gold import account_days, districts, enrichment, pairs, sessions, totals, windows
+from spark_jobs.layout import SMALL_PAGES
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
@@ -41,7 +42,8 @@ def rebuild_gold(
             changed[table] = count
             on_write()
             number = (sinks.applied(settings, table, application) or 0) + 1
-            sinks.merge_changes(difference, settings, table, application, number)
+            with sinks.configured(spark, SMALL_PAGES):
+                sinks.merge_changes(difference, settings, table, application, number)
     return changed
 
 

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.tables import CUSTOMER_SESSIONS
 
-GAP = "interval 12 hours"
+GAP_HOURS = 12
 
 
 def customer_sessions(transactions: DataFrame) -> DataFrame:
@@ -16,8 +16,8 @@ def customer_sessions(transactions: DataFrame) -> DataFrame:
 def add_to_sessions(transactions: DataFrame, sessions: DataFrame) -> DataFrame:
     """The sessions of some customers after new rows: each row is a session of its own at first, then what overlaps is joined.
 
-    `sessions` are all that these customers have so far (columns of the table; may be empty). session_end is the last event
-    + 12 hours; a row exactly at session_end starts a new session.
+    `sessions` are those that these customers have so far (columns of the table; may be empty), at least all within 12 hours of a new
+    row. session_end is the last event + 12 hours; a row exactly at session_end starts a new session.
     """
     return _join(_alone(transactions).unionByName(sessions))
 
@@ -26,7 +26,7 @@ def _alone(transactions: DataFrame) -> DataFrame:
     return transactions.select(
         "customer_id",
         F.col("event_at").alias("session_start"),
-        (F.col("event_at") + F.expr(GAP)).alias("session_end"),
+        (F.col("event_at") + F.expr(f"interval {GAP_HOURS} hours")).alias("session_end"),
         F.lit(1).cast("bigint").alias("transactions"),
         F.col("amount").cast("decimal(38,2)").alias("amount"),
     )

@@ -6,7 +6,7 @@ Windows are half open `[start, end)`, aligned to the epoch, in UTC. A window wit
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.tables import SLIDING_TOTALS
+from spark_jobs.tables import SLIDING_TOTALS, WEEKLY_TOP_CUSTOMERS
 
 STEP_HOURS = 2
 TOP = 3
@@ -52,12 +52,20 @@ def week_of(event_at: str) -> Column:
 
 def weekly_top_customers(transactions: DataFrame) -> DataFrame:
     """gold.weekly_top_customers of whole weeks of silver rows: the three customers with most transactions, ties by customer_id."""
-    counts = transactions.groupBy(F.window("event_at", WEEK).alias("window"), "customer_id").agg(F.count("*").alias("transactions"))
-    best_first = Window.partitionBy("window").orderBy(F.desc("transactions"), "customer_id")
+    return best_of_weeks(weekly_counts(transactions.withColumn("window_start", week_of("event_at"))))
+
+
+def weekly_counts(transactions: DataFrame) -> DataFrame:
+    """How many rows each customer has in a week; the rows have its `window_start`."""
+    return transactions.groupBy("window_start", "customer_id").agg(F.count("*").alias("transactions"))
+
+
+def best_of_weeks(counts: DataFrame) -> DataFrame:
+    """gold.weekly_top_customers of `weekly_counts`."""
+    best_first = Window.partitionBy("window_start").orderBy(F.desc("transactions"), "customer_id")
     ranked = counts.withColumn("rank", F.row_number().over(best_first)).where(F.col("rank") <= TOP)
-    return ranked.select(
-        F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "rank", "customer_id", "transactions"
-    )
+    window_end = F.col("window_start") + F.expr(f"interval {WEEK}")
+    return ranked.withColumn("window_end", window_end).select(*WEEKLY_TOP_CUSTOMERS.columns)
 
 
 def debit_share(daily: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from expectations.row_rules import read_rules
-from spark_jobs import backfills, control, sinks, sources, tables, written
+from spark_jobs import backfills, batches, control, sinks, sources, tables, written
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
 from spark_jobs.silver import corrections, history, known, recompute, transactions
@@ -146,19 +146,9 @@ def _process_new_batches(
     def done() -> int:
         return control.last_batch(settings, "silver", silver.name)
 
-    def take(rows: DataFrame, _: int) -> None:
-        if written.is_rewritten(settings, bronze, done()):  # rows that were removed may have come back by a replay
-            rows = sources.read_table(rows.sparkSession, settings, bronze)
-        fresh = rows.where(F.col("_batch") > done())
-        first, last = fresh.agg(F.min("_batch"), F.max("_batch")).collect()[0]
-        if last is None:
-            return
-        process(fresh, first, last)
-        log.info("%s: batches %d to %d are in", silver.name, first, last)
-
     checkpoint = sources.checkpoint(settings, "silver", bronze)
     stream = sources.stream_table(spark, settings, bronze, written.version_after(settings, bronze, done()))
-    query = stream.writeStream.queryName(silver.name).foreachBatch(take)
+    query = stream.writeStream.queryName(silver.name).foreachBatch(batches.take_new(settings, bronze, silver.name, done, process))
     return query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 

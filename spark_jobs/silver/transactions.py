@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from expectations.row_rules import RuleSet
+from expectations.row_rules import RuleSet, read_rules
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
-from spark_jobs.tables import ARRIVAL
+from spark_jobs.tables import ARRIVAL, SILVER_TRANSACTIONS
 
 TEXTS = ["transactionId", "accountId", "customerId", "eventTimeFormatted", "type", "operation"]
 NUMBERS = ["eventTime", "amount", "balance"]
@@ -23,6 +23,12 @@ def judge_transactions(bronze: DataFrame, rules: RuleSet) -> DataFrame:
     of a row that breaks a rule; a valid row has no detail, and its unknown fields stay in bronze, under its coordinates.
     """
     return judge_parsed(parse_transactions(bronze), rules)
+
+
+def judge_by_present_rules(bronze: DataFrame) -> DataFrame:
+    """Every bronze row with the columns of silver.transactions, and `_is_valid`; where that is false they are null."""
+    judged = judge_transactions(bronze, read_rules("transactions"))
+    return judged.select(*SILVER_TRANSACTIONS.columns, is_valid().alias("_is_valid"))
 
 
 def parse_transactions(bronze: DataFrame) -> DataFrame:

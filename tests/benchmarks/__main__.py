@@ -1,6 +1,8 @@
 """`python -m tests.benchmarks [--transactions N] [--only NAME]`: benchmarks, each with a printed table.
 
 steps: how long each step takes over N generated transactions. history: how silver depends on the rows behind it (history.py).
+cost: the same of gold, table by table (gold_history.py; it makes 10 million rows for a quarter of an hour, and is run only when it is
+asked for; `--folder` keeps them for the next time).
 backfill: how long a backfill takes beside the first ingestion (backfill.py). explain: how long explaining a cell takes on 10 million rows
 (explain.py; it makes them for minutes, and is run only when it is asked for). latency, spike: ingestion from a broker (ingestion.py).
 
@@ -18,12 +20,12 @@ from pathlib import Path
 
 from include.spark.class_archive import fill_bronze
 from spark_jobs.settings import ROOT, read_settings
-from tests.benchmarks import backfill, explain, history, ingestion
+from tests.benchmarks import backfill, explain, gold_history, history, ingestion
 
 STEPS = (["silver"], ["gate", "bronze"], ["gate", "silver"], ["gold"], ["gate", "gold"], ["release"])
 
 
-HISTORIES = (100_000, 10_000_000)
+HISTORIES, NEW_ROWS = (100_000, 10_000_000), 10_000
 
 
 def main() -> int:
@@ -31,13 +33,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=("steps", "history", "backfill", "explain", "latency", "spike"))
+    parser.add_argument("--only", choices=("steps", "history", "backfill", "cost", "explain", "latency", "spike"))
+    parser.add_argument("--folder", type=Path, help="of cost: where the histories stay")
     options = parser.parse_args()
     if options.only in (None, "steps") and (failed := measure_steps(options.transactions)):
         return failed
     if options.only in (None, "history"):
         with tempfile.TemporaryDirectory() as folder:
             history.measure(Path(folder), HISTORIES, options.transactions, options.repeats)
+    if options.only == "cost":
+        with tempfile.TemporaryDirectory() as folder:
+            gold_history.measure(options.folder or Path(folder), HISTORIES, NEW_ROWS, options.repeats)
     if options.only in (None, "backfill"):
         backfill.measure(options.transactions)
     if options.only == "explain":

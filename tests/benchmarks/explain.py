@@ -75,7 +75,7 @@ def make_history(settings: Settings, count: int) -> None:
         {"watermark_at": F.col("event_at") + F.expr("interval 1 hour"), "late_by_seconds": F.lit("3600.000").cast("decimal(18,3)")}
     )
     _append(settings, tables.TRANSACTIONS_LATE, late.coalesce(1))
-    for table, versions in ((tables.SILVER_CUSTOMERS, _customers(spark)), (tables.SILVER_ACCOUNTS, _accounts(spark))):
+    for table, versions in ((tables.SILVER_CUSTOMERS, customers(spark)), (tables.SILVER_ACCOUNTS, accounts(spark))):
         _append(settings, table, versions)
     _make_gold(spark, settings, rows)
     spark.stop()
@@ -136,13 +136,15 @@ def _transactions(spark: SparkSession, count: int) -> DataFrame:
     )
 
 
-def _customers(spark: SparkSession) -> DataFrame:
+def customers(spark: SparkSession) -> DataFrame:
+    """silver.customers, a version each."""
     id_ = F.format_string("C%08d", "id").alias("customer_id")
     named = spark.range(5300).select(id_, F.lit("Ada Lovelace").alias("full_name"), F.lit("Ely").alias("city"), F.lit("NM").alias("state"))
     return _versions(named, tables.SILVER_CUSTOMERS)
 
 
-def _accounts(spark: SparkSession) -> DataFrame:
+def accounts(spark: SparkSession) -> DataFrame:
+    """silver.accounts, a version each."""
     id_ = F.format_string("A%08d", "id").alias("account_id")
     return _versions(spark.range(4500).select(id_, (F.col("id") % 77).cast("int").alias("district_id")), tables.SILVER_ACCOUNTS)
 

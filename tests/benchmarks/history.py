@@ -153,21 +153,32 @@ def add_bronze(settings: Settings, batch: int, values: list[bytes], offset: int)
 
 
 def run_on_copy(home: Path, copy: Path) -> Measured:
-    """Run silver in a process of its own on a copy of a home (data files are linked: nobody changes them)."""
+    """Run silver on a copy of a home."""
+    link_copy(home, copy)
+    measured = run_job("silver", copy)
+    shutil.rmtree(copy)
+    return measured
+
+
+def link_copy(home: Path, copy: Path) -> None:
+    """Copy a home; its data files are linked, because nobody changes them."""
     shutil.copytree(
         home, copy, copy_function=lambda source, target: (os.link if source.endswith(".parquet") else shutil.copy2)(source, target)
     )
+
+
+def run_job(job: str, home: Path) -> Measured:
+    """Run a job in a process of its own."""
     begun, used = time.monotonic(), dict[int, tuple[float, int]]()
-    command = [sys.executable, "-m", "spark_jobs.run", "silver"]
-    with subprocess.Popen(command, env=environment(copy), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "spark_jobs.run", job]
+    with subprocess.Popen(command, env=environment(home), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)
         while process.poll() is None:
             note_use(watched, used)
             time.sleep(0.1)
         seconds = time.monotonic() - begun
         if process.returncode != 0:
-            raise SystemExit(process.stderr.read() if process.stderr else "silver failed")
-    shutil.rmtree(copy)
+            raise SystemExit(process.stderr.read() if process.stderr else f"{job} failed")
     processor, read = zip(*used.values(), strict=True)
     return Measured(seconds, sum(processor), sum(read))
 

@@ -22,7 +22,8 @@ from deltalake import DeltaTable
 from include.producer import generated_sources, plan_messages
 from include.stack.processes import mark
 from spark_jobs import control, tables
-from spark_jobs.bronze import heartbeat
+from spark_jobs.service import heartbeat
+from spark_jobs.service.services import INGESTION
 from spark_jobs.settings import ROOT, Settings, read_settings
 from tests.brokers import running_broker
 
@@ -55,7 +56,7 @@ def measure_spike(rate: int, seconds: int = 120) -> None:
 
         def tell() -> None:
             while not ending.wait(10):
-                beat = heartbeat.read_one(settings, "bronze")
+                beat = heartbeat.read_one(settings, INGESTION, "bronze")
                 topic = beat.facts["topics"]["transactions"] if beat else {}
                 memory = sum(process.memory_info().rss for process in beat.processes()) / 2**20 if beat else 0
                 words = [topic.get(name, 0) for name in ("arrival_rate", "processing_rate", "lag_records", "lag_seconds", "limit")]
@@ -90,7 +91,7 @@ def application() -> Iterator[Settings]:
             with open(home / "bronze.log", "wb") as log:
                 subprocess.Popen(command, cwd=ROOT, env={**environment, **mark(home, "bronze")}, stdout=log, stderr=log)
             settings = read_settings(environ)
-            _await(lambda: (beat := heartbeat.read_one(settings, "bronze")) is not None and beat.state == heartbeat.RUNNING)
+            _await(lambda: (beat := heartbeat.read_one(settings, INGESTION, "bronze")) is not None and beat.state == heartbeat.RUNNING)
             yield settings
 
 
@@ -146,12 +147,12 @@ def await_all(settings: Settings) -> None:
 
 
 def _lag(settings: Settings) -> int | None:
-    beat = heartbeat.read_one(settings, "bronze")
+    beat = heartbeat.read_one(settings, INGESTION, "bronze")
     return beat.facts["topics"]["transactions"].get("lag_records") if beat else None
 
 
 def _held(settings: Settings) -> int:
-    beat = heartbeat.read_one(settings, "bronze")
+    beat = heartbeat.read_one(settings, INGESTION, "bronze")
     return sum(beat.facts["topics"]["transactions"]["offsets"].values()) if beat else 0
 
 

@@ -24,6 +24,8 @@ EXPECTED = {
     "backfill_days",
     "bronze_control",
     "bronze_ingestion",
+    "live_control",
+    "live_queries",
     "maintenance",
     "medallion",
     "quality_decision",
@@ -99,7 +101,7 @@ def test_nothing_runs_unless_everything_before_it_succeeded(dag_bag: DagBag) -> 
 
 def test_what_runs_on_request_and_the_watch_need_no_switch(dag_bag: DagBag) -> None:
     on = {dag.dag_id for dag in every_dag(dag_bag) if dag.is_paused_upon_creation is False}
-    assert on == {"audit", "backfill_days", "bronze_control", "maintenance", "quality_decision", "release_watch"}
+    assert on == {"audit", "backfill_days", "bronze_control", "live_control", "maintenance", "quality_decision", "release_watch"}
 
 
 def test_an_alert_hangs_on_what_people_must_hear_about(tmp_path: Path) -> None:
@@ -115,8 +117,8 @@ print(json.dumps({f"{task.dag_id}.{task.task_id}": len(task.on_failure_callback)
         [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True
     )
     gates = [f"medallion.{layer}_gate" for layer in LAYERS]
-    told = ["audit.compare_with_bronze", "backfill_days.rebuild", "bronze_ingestion.ingest", *gates, "release_watch.check_release"]
-    assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(told, 2)
+    told = ["audit.compare_with_bronze", "backfill_days.rebuild", "bronze_ingestion.ingest", "live_queries.live", *gates]
+    assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys([*told, "release_watch.check_release"], 2)
 
 
 def test_nothing_configured_alerts_nobody(dag_bag: DagBag) -> None:

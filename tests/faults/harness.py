@@ -21,8 +21,9 @@ from include.orchestration.supervision import Supervisor
 from include.stack import kafka
 from include.stack.processes import find_all
 from spark_jobs import control, tables
-from spark_jobs.bronze import heartbeat
-from spark_jobs.bronze.heartbeat import Heartbeat
+from spark_jobs.service import heartbeat
+from spark_jobs.service.heartbeat import Heartbeat
+from spark_jobs.service.services import INGESTION
 from spark_jobs.settings import Settings
 from tests.integration.ledger import await_that
 
@@ -78,11 +79,11 @@ class Watched:
 
     def exists(self) -> bool:
         """Whether it has started."""
-        return heartbeat.read_one(self.settings, self.name) is not None
+        return heartbeat.read_one(self.settings, INGESTION, self.name) is not None
 
     def beat(self) -> Heartbeat:
         """The last heartbeat."""
-        beat = heartbeat.read_one(self.settings, self.name)
+        beat = heartbeat.read_one(self.settings, INGESTION, self.name)
         assert beat is not None
         return beat
 
@@ -96,7 +97,7 @@ class Watched:
 @contextmanager
 def supervised(settings: Settings, topics: Sequence[str] = TOPICS) -> Iterator[Watched]:
     """Supervise until the block ends; then the application is stopped gracefully."""
-    supervisor = Supervisor(settings, topics, "fault test")
+    supervisor = Supervisor(settings, INGESTION, topics, "fault test")
     watched, ending = Watched(settings, supervisor.name), threading.Event()
 
     def look() -> None:
@@ -159,12 +160,12 @@ def await_commits(settings: Settings, count: int = 1, seconds: float = 300) -> N
 
 def recovers(settings: Settings, fault: Callable[[], object], seconds: float) -> float:
     """Do it, and return after how many seconds another application had committed a batch of transactions."""
-    before = heartbeat.read_one(settings, "bronze")
+    before = heartbeat.read_one(settings, INGESTION, "bronze")
     assert before is not None
     fault()
     begun = time.monotonic()
     while True:
-        beat = heartbeat.read_one(settings, "bronze")  # its own batch counts: a JVM that is dying may still commit one
+        beat = heartbeat.read_one(settings, INGESTION, "bronze")  # its own batch counts: a JVM that is dying may still commit one
         if beat and beat.facts["process"] != before.facts["process"] and beat.facts["topics"]["transactions"].get("batch"):
             return time.monotonic() - begun
         assert time.monotonic() - begun < seconds, f"not within {seconds:.0f} s; LEDGER_TEST_SEED={SEED} runs it again\n{output(settings)}"
@@ -193,5 +194,5 @@ def broker(settings: Settings) -> psutil.Process:
 
 def output(settings: Settings) -> str:
     """What the application wrote, for a failed test to show."""
-    file = Path(heartbeat.folder(settings) / "bronze.log")
+    file = Path(INGESTION.folder(settings) / "bronze.log")
     return file.read_text()[-3000:] if file.exists() else ""

@@ -13,7 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from include.stack import kafka
-from spark_jobs.bronze import heartbeat, lag
+from spark_jobs.bronze import lag
+from spark_jobs.service import heartbeat
 from spark_jobs.settings import ROOT, Settings
 from spark_jobs.topics import ensure_topics
 from tests.faults import harness

@@ -18,7 +18,8 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import port_is_free, read_endpoints
 from include.stack.lifecycle import down, up
 from include.stack.processes import find_all
-from spark_jobs.bronze import heartbeat
+from spark_jobs.service import heartbeat
+from spark_jobs.service.services import INGESTION
 from spark_jobs.settings import Settings, read_settings
 from tests.faults import harness
 from tests.faults.harness import SEED
@@ -192,6 +193,6 @@ def states(api: AirflowApi) -> set[str]:
 
 def beat(settings: Settings) -> dict[str, float]:
     """Which process ingests."""
-    found = heartbeat.read_one(settings, "bronze")
+    found = heartbeat.read_one(settings, INGESTION, "bronze")
     assert found
     return dict(found.facts["process"])

@@ -62,7 +62,7 @@ def test_an_operator_waits_and_then_releases_anyway(
     assert released(settings) == before
     (asked,) = [each for each in api.runs("quality_decision") if closed in each]
 
-    await_question(api, asked)
+    await_question(settings, api, asked)
     answer(page, "wait", "the bank looks into it", "decision-wait")
     assert api.wait_for_run("quality_decision", asked, RUN_SECONDS) == "success"
     assert states(api, "quality_decision", asked) == {"ask": "success", "decide": "success", "start_medallion": "skipped"}
@@ -78,7 +78,7 @@ def test_an_operator_waits_and_then_releases_anyway(
     assert content(settings) == rows
 
     again = api.trigger("quality_decision")
-    await_question(api, again)
+    await_question(settings, api, again)
     answer(page, "release anyway", """they are known: "{{ 7 * 7 }}"; $(id)""", "decision-release-anyway")
     assert api.wait_for_run("quality_decision", again, RUN_SECONDS) == "success"
     assert newest_decision(settings) == ("release anyway", airflow.USER, """they are known: "{{ 7 * 7 }}"; $(id)""", closed)
@@ -113,7 +113,7 @@ def test_an_operator_rolls_back(settings: Settings, api: AirflowApi, medallion: 
 
     fill_bronze(settings, good("s", 20 * GARBAGE))  # the cause is mended: among so many, the bad rows are few
     api._call("PATCH", "/dags/medallion", {"is_paused": True})  # its run must not hide what the roll-back did
-    await_question(api, asked)
+    await_question(settings, api, asked)
     answer(page, "roll back", "the source has been mended", "decision-roll-back")
     assert api.wait_for_run("quality_decision", asked, RUN_SECONDS) == "success"
     assert newest_decision(settings) == ("roll back", airflow.USER, "the source has been mended", closed)
@@ -155,9 +155,15 @@ def states(api: AirflowApi, dag: str, run_id: str) -> dict[str, str | None]:
     return api.task_states(dag, run_id)
 
 
-def await_question(api: AirflowApi, run_id: str) -> None:
-    """Return when somebody is asked; an empty list of required actions does not refresh itself."""
+def await_question(settings: Settings, api: AirflowApi, run_id: str) -> None:
+    """Return when somebody is asked (an empty list of required actions does not refresh itself), and Airflow's scheduler knows it.
+
+    An answer before it has noticed that the process that asks has ended makes it take the task for broken, and ask again.
+    """
+    noticed = re.compile(rf"Received executor event with state success .*task_id='ask', run_id='{re.escape(run_id)}'")
+    scheduler = settings.home / "stack" / "airflow" / "airflow-scheduler.log"
     await_that(lambda: states(api, "quality_decision", run_id)["ask"] == "awaiting_input")
+    await_that(lambda: noticed.search(scheduler.read_text(errors="replace")))
 
 
 def answer(page: Page, choice: str, reason: str, name: str) -> None:

@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 
 from include.producer import Message
 from spark_jobs import tables
-from spark_jobs.bronze import heartbeat
+from spark_jobs.service import heartbeat
+from spark_jobs.service.services import INGESTION
 from spark_jobs.versions import operation_of
 from tests.integration import waves
 from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
@@ -99,7 +100,7 @@ def test_bronze_killed(broker: Broker, first_wave: Wave, second_wave: list[Messa
 
 def ingests(ledger: Ledger, pid: int) -> bool:
     """Whether this process has become the ingestion; the one before it may have left nothing to ingest."""
-    beat = heartbeat.read_one(ledger.settings, "bronze")
+    beat = heartbeat.read_one(ledger.settings, INGESTION, "bronze")
     return beat is not None and (beat.state, beat.facts["process"]["pid"]) == (heartbeat.RUNNING, pid)
 
 
@@ -110,7 +111,7 @@ def tended_while_it_runs(ledger: Ledger) -> None:
     before = len(DeltaTable(str(path)).file_uris())
     done = ledger.try_run(f"maintenance --tables {names} --wait 60")
     assert done.returncode == 0, done.stderr
-    assert f"asking the ingestion for the upkeep of {table.name}, " in done.stderr
+    assert f"asking who writes them for the upkeep of {table.name}, " in done.stderr
     assert re.search(rf"{table.name}: {before} files .* are now 1 ", done.stderr), done.stderr
     assert operation_of(path, DeltaTable(str(path)).version()) == "OPTIMIZE"
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -51,8 +52,12 @@ def run_silver(spark: SparkSession, settings: Settings, run_id: str = "run") -> 
 
 def rows_of(settings: Settings, table: Table) -> Rows:
     """All rows of a table."""
-    path = str(table.path(settings))
-    return control.query(DeltaTable(path), "select * from t").to_pylist() if DeltaTable.is_deltatable(path) else []
+    return rows_at(table.path(settings))
+
+
+def rows_at(path: Path) -> Rows:
+    """All rows of the table in a folder; none where there is no table."""
+    return control.query(DeltaTable(str(path)), "select * from t").to_pylist() if DeltaTable.is_deltatable(str(path)) else []
 
 
 def silver_of(settings: Settings) -> dict[str, list[str]]:

@@ -1,18 +1,19 @@
 """Rows of silver that changed in place or went: what must then be done to a gold table, and which days of silver are read for it."""
 
+import random
 from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import sinks, tables
 from spark_jobs.gold import amend
 from spark_jobs.gold.account_days import account_days, with_openings
-from spark_jobs.gold.changes import Change, hold_changes, on_days, present_rows
+from spark_jobs.gold.changes import Change, hold_changes, present_rows
 from spark_jobs.tables import Table
 from tests.frames import assert_same, frame
 from tests.spark.rows import silver
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.spark
 A, B = "A00000001", "A00000002"
 C1, C2, C3, C4 = (f"C0000000{number}" for number in range(1, 5))
 DAY, NEXT, THIRD = "2013-01-01", "2013-01-02", "2013-01-03"  # weeks start on Thursdays, 2012-12-27 and THIRD
+
+HOURS = ["00:00", "07:59", "08:00", "10:59", "11:00"]
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -35,7 +38,7 @@ def assert_amended(
     def at(places: set[int]) -> DataFrame:
         return every.where(F.col("_offset").isin(*places))
 
-    def read(other: Table, around: int | None = None) -> DataFrame:
+    def read(other: Table) -> DataFrame:
         return at(after) if other == tables.SILVER_TRANSACTIONS else frame(spark, other.ddl, present if other == table else [])
 
     change = Change(at(before ^ after), at(after - before), is_in_place=True)
@@ -161,7 +164,7 @@ def test_a_day_that_comes_or_goes_opens_the_next_one(spark: SparkSession) -> Non
     assert_amended(spark, tables.ACCOUNT_DAYS, rows, before={0, 1, 2, 4, 5}, after={0, 1, 2, 3, 5}, present=present, expected=expected)
 
 
-FEED = "transaction_id string, place string, event_on date, _change_type string, _commit_version bigint"
+FEED = "transaction_id string, place string, event_at timestamp, _change_type string, _commit_version bigint"
 
 
 def test_of_a_change_feed_the_rows_that_are_there_at_its_end(spark: SparkSession) -> None:
@@ -187,21 +190,46 @@ def test_of_a_change_feed_the_rows_that_are_there_at_its_end(spark: SparkSession
 
     changes = hold_changes(rows)
     assert changes is not None
-    assert (changes.last, changes.last_in_place, sorted(changes.days)) == (8, 7, [date(2013, 1, day) for day in (1, 2, 3)])
+    first = (date(2013, 1, 1) - date(1970, 1, 1)).days
+    assert (changes.count, changes.last, changes.last_in_place) == (len(feed), 8, 7)
+    assert sorted(changes.hours) == [24 * day for day in (first, first + 1, first + 2)]
     assert [changes.after(version).is_in_place for version in (0, 6, 7, 8)] == [True, True, False, False]
     assert changes.after(6).images.count() == 4
     assert hold_changes(rows.limit(0)) is None
 
 
-def test_days_are_read_in_ranges_and_many_as_one(spark: SparkSession) -> None:
-    days = [date(2013, 1, 1) + timedelta(days=number) for number in range(200)]
-    rows = frame(spark, "event_on date", [(day,) for day in days])
+def test_near_a_change_are_whole_days_and_hours_around_its_rows(spark: SparkSession) -> None:
+    moments = [f"{day} {hour}" for day in (DAY, NEXT, THIRD) for hour in ("00:00", "07:59:59.999", "08:00", "10:59:59.999", "11:00")]
+    rows = frame(spark, "event_at timestamp, event_on date, until timestamp", [(text, text[:10], f"{THIRD} 09:00") for text in moments])
+    change = Change(rows, rows, is_in_place=False, hours=(24 * (date(2013, 1, 2) - date(1970, 1, 1)).days + 9,))
 
-    def read(*numbers: int, around: int) -> list[int]:
-        found = rows.where(on_days([days[number] for number in numbers], around)).collect()
-        return sorted((row["event_on"] - days[0]).days for row in found)
+    def found(where: Column) -> list[str]:
+        return [row[0] for row in rows.where(where).select(F.date_format("event_at", "d HH:mm")).collect()]
 
-    assert read(10, 30, around=0) == [10, 30]
-    assert read(30, 10, 13, around=1) == [9, 10, 11, 12, 13, 14, 29, 30, 31]
-    assert read(*range(1, 200, 4), around=0) == list(range(1, 198))
-    assert read(around=3) == []
+    assert found(change.near("event_at", 1)) == ["2 08:00", "2 10:59"]
+    assert found(change.near("event_at", 23, end="until")) == [f"{day} {hour}" for day in (1, 2, 3) for hour in HOURS][:-2]
+    assert found(change.on_days("event_on", 0)) == [f"2 {hour}" for hour in HOURS]
+    assert len(found(change.on_days("event_on", 1))) == len(moments)
+    assert len(found(Change(rows, rows, is_in_place=False).near("event_at", 0))) == len(moments)
+    assert found(Change(rows, rows, is_in_place=False, hours=()).near("event_at", 9)) == []
+
+
+def test_of_an_account_only_days_beside_the_changed_ones_are_written(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as if all were made anew; also where the next day of an account is farther away than days are looked for."""
+    monkeypatch.setattr("spark_jobs.gold.account_days.NEAR", 2)
+    chance = random.Random(5)
+    days = [date(2013, 1, 1) + timedelta(days=number) for number in range(40)]
+    every = [
+        (f"T{number}", f"A0000000{chance.randrange(5)}", C1, f"{chance.choice(days)} 10:00", "Debit", f"{number}.00", f"{number}.00")
+        for number in range(110)
+    ]
+    rows = silver(spark, every)
+    old, new = rows.where("_offset < 90"), rows.where("_offset >= 90")
+    hours = tuple(24 * (date.fromisoformat(row[3][:10]) - date(1970, 1, 1)).days + 10 for row in every[90:])
+    tables_of = {tables.SILVER_TRANSACTIONS: rows, tables.ACCOUNT_DAYS: with_openings(account_days(old)).localCheckpoint()}
+    present, wanted = amend.account_days_of(Change(new, new, is_in_place=False, hours=hours), tables_of.__getitem__)
+
+    found = sinks.difference(present, wanted, on=tables.ACCOUNT_DAYS.keys)
+    expected = sinks.difference(tables_of[tables.ACCOUNT_DAYS], with_openings(account_days(rows)), on=tables.ACCOUNT_DAYS.keys)
+    assert_same(found, expected)
+    assert 20 < wanted.count() < tables_of[tables.ACCOUNT_DAYS].count()

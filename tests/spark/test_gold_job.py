@@ -161,7 +161,7 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
     versions = [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD]
     job.run(spark, settings, "run-4")
     assert [DeltaTable(str(table.path(settings))).version() for table in tables.GOLD] == versions
-    followed = {table.name: DeltaTable(str(table.path(settings))).version() for table in job.FOLLOWED}
+    followed = {table.name: DeltaTable(str(table.path(settings))).version() for table in tables.FOLLOWERS}
     assert control.versions_read_by_gold(settings) == followed
 
     # A batch of bad rows only: silver.transactions stays, and gold answers for that batch all the same.

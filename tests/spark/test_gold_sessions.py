@@ -102,7 +102,7 @@ def test_a_large_credit_is_more_than_the_amount(spark: SparkSession) -> None:
     ]
     expected = [("more", f"{DAY} 11:00", A, C1, "50000.01", "-1.00", "transactions", 0, 1, 1)]
     change = Change(silver(spark, rows), silver(spark, rows), is_in_place=False)
-    _, wanted = amend.large_credits(Decimal(50000))(change, lambda table, around=None: frame(spark, table.ddl, []))
+    _, wanted = amend.large_credits(Decimal(50000))(change, lambda table: frame(spark, table.ddl, []))
     assert_same(wanted, frame(spark, tables.LARGE_CREDITS.ddl, expected))
 
 

@@ -82,7 +82,7 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
 
 
 def test_the_jobs_that_are_named_exist() -> None:
-    (names,) = re.findall(r"spark_jobs\.run ([a-z|A-Z -]+)`", section("Jobs by hand"))
+    (names,) = re.findall(r"spark_jobs\.run ([a-z|A-Z _-]+)`", section("Jobs by hand"))
     jobs = [name.replace("LAYER", "gold").replace("CHOICE", "wait").split() for name in names.split("|")]
     assert len(jobs) >= 6
     assert [parse_arguments(job).name for job in jobs] == [job[0] for job in jobs]

@@ -31,6 +31,7 @@ ROOMS = [
     Room("expectations", ("airflow", "dags", "include", "spark_jobs", "tests")),
     Room("spark_jobs", ("airflow", "dags", "include", "tests")),
     Room("spark_jobs.bronze", ("spark_jobs.silver", "spark_jobs.gold", "expectations")),
+    Room("spark_jobs.service", ("spark_jobs.bronze", "spark_jobs.silver", "spark_jobs.gold", "expectations", "pyspark")),
     Room("spark_jobs.silver", ("spark_jobs.gold",)),
     Room("spark_jobs.gold", ("spark_jobs.bronze", "expectations")),
     Room(  # a second opinion: it computes by itself

@@ -1,13 +1,13 @@
-"""The heartbeat of an ingestion application: who it is, how far it has come and what waits, in one small file, once a second.
+"""The heartbeat of an application: who it is, how far it has come and what waits, in one small file, once a second.
 
-Whoever supervises ingestion reads it, and the operator who asks for its status. Times are seconds since the epoch, by this host's clock.
+Whoever supervises it reads it, and the operator who asks for its status. Times are seconds since the epoch, by this host's clock.
 """
 
 import json
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 
 from spark_jobs.errors import first_line
+from spark_jobs.service.services import Service
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE
 
 STALE_SECONDS = 25  # a driver beats once a second; one that did not for so long is hung
 STARTING_SECONDS = 180  # for the JVM to come up
@@ -26,17 +26,6 @@ STARTING, RUNNING, STOPPING, ENDED = "starting", "running", "stopping", "ended"
 
 _SIZE = 32 * 1024
 _NAME = ".heartbeat"
-
-
-def folder(settings: Settings) -> Path:
-    """Where applications write their heartbeats, and operators what they want of them."""
-    return settings.checkpoints / "bronze" / ".ingestion"
-
-
-def application(topics: Sequence[str]) -> str:
-    """The name of the application that ingests these topics: `bronze` for all of them."""
-    every = {table.topic for table in BRONZE}
-    return "bronze" if set(topics) == every else f"bronze-{'-'.join(sorted(topics))}"
 
 
 @dataclass(frozen=True)
@@ -49,6 +38,11 @@ class Heartbeat:
     def state(self) -> str:
         """starting, running, stopping or ended."""
         return str(self.facts["state"])
+
+    @property
+    def parts(self) -> Mapping[str, Mapping[str, Any]]:
+        """How each of its topics or queries does."""
+        return dict(self.facts["topics"])
 
     def age(self, now: float) -> float:
         """How long ago it was said, in seconds."""
@@ -75,10 +69,10 @@ class Heartbeat:
             return f"has been starting for {took:.0f} s, expected at most {STARTING_SECONDS} s" if took > STARTING_SECONDS else None
         if silent > STALE_SECONDS:
             return f"hangs: no heartbeat for {silent:.0f} s, expected one a second"
-        for name, topic in self.facts["topics"].items():
-            if topic["state"] == RUNNING and topic.get("lag_records") and now - float(topic["progressed_at"]) > STUCK_SECONDS:
-                waited = now - float(topic["progressed_at"])
-                return f"is stuck: {topic['lag_records']} records of {name} wait, and no batch has ended for {waited:.0f} s"
+        for name, part in self.parts.items():
+            if part["state"] == RUNNING and part.get("lag_records") and now - float(part["progressed_at"]) > STUCK_SECONDS:
+                waited = now - float(part["progressed_at"])
+                return f"is stuck: {part['lag_records']} records of {name} wait, and no batch has ended for {waited:.0f} s"
         return None
 
     def who(self) -> str:
@@ -102,26 +96,26 @@ def find_process(identity: Mapping[str, Any]) -> psutil.Process | None:
         return None
 
 
-def read(settings: Settings) -> list[Heartbeat]:
-    """The last heartbeat of every application that ever ran on these checkpoints."""
-    return [beat for file in sorted(folder(settings).glob(f"*{_NAME}")) if (beat := _read(file))]
+def read(settings: Settings, service: Service) -> list[Heartbeat]:
+    """The last heartbeat of every application of a service that ever ran on these checkpoints."""
+    return [beat for file in sorted(service.folder(settings).glob(f"*{_NAME}")) if (beat := _read(file))]
 
 
-def read_one(settings: Settings, name: str) -> Heartbeat | None:
+def read_one(settings: Settings, service: Service, name: str) -> Heartbeat | None:
     """The last heartbeat of an application; None when it never ran."""
-    return _read(folder(settings) / f"{name}{_NAME}")
+    return _read(service.folder(settings) / f"{name}{_NAME}")
 
 
-def end_leftovers(settings: Settings, topics: Iterable[str]) -> list[str]:
-    """Kill what is left of earlier applications of these topics; returns who they were.
+def end_leftovers(settings: Settings, service: Service, parts: Iterable[str]) -> list[str]:
+    """Kill what is left of earlier applications of these topics or queries; returns who they were.
 
     Call it with the leases held: the Python process that held them before is gone, but its JVM may have been stopped in the middle
     of a commit, and must not wake up and write.
     """
-    wanted, ended = set(topics), []
-    for beat in read(settings):
+    wanted, ended = set(parts), []
+    for beat in read(settings, service):
         left = [process for process in beat.processes() if process.pid != os.getpid()]
-        if left and wanted & set(beat.facts["topics"]):
+        if left and wanted & set(beat.parts):
             kill(left)
             ended.append(beat.who())
     return ended
@@ -141,8 +135,8 @@ def kill(processes: Iterable[psutil.Process], patience: float = 10) -> None:
 class HeartbeatFile:
     """Writes the heartbeat of this process, in place and at a fixed size: a full disk does not silence it."""
 
-    def __init__(self, settings: Settings, name: str, topics: Iterable[str], run_id: str, epoch: int) -> None:
-        self._path = folder(settings) / f"{name}{_NAME}"
+    def __init__(self, settings: Settings, service: Service, name: str, parts: Iterable[str], run_id: str, epoch: int) -> None:
+        self._path = service.folder(settings) / f"{name}{_NAME}"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._facts: dict[str, Any] = {
             "application": name,
@@ -155,7 +149,7 @@ class HeartbeatFile:
             "state": STARTING,
             "exit_code": None,
             "error": None,
-            "topics": {topic: {"state": STARTING, "progressed_at": time.time()} for topic in topics},
+            "topics": {part: {"state": STARTING, "progressed_at": time.time()} for part in parts},
         }
         self.beat()
 
@@ -171,9 +165,9 @@ class HeartbeatFile:
 
 
 @contextmanager
-def beating(settings: Settings, name: str, topics: Iterable[str], run_id: str, epoch: int) -> Iterator[HeartbeatFile]:
+def beating(settings: Settings, service: Service, name: str, parts: Iterable[str], run_id: str, epoch: int) -> Iterator[HeartbeatFile]:
     """The heartbeat of this process; its last one says how it ended."""
-    heart = HeartbeatFile(settings, name, topics, run_id, epoch)
+    heart = HeartbeatFile(settings, service, name, parts, run_id, epoch)
     try:
         yield heart
         heart.beat(state=ENDED, exit_code=0)

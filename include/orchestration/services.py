@@ -1,0 +1,145 @@
+"""How Airflow keeps an application alive: a task that finds or starts it, and then waits in the triggerer.
+
+The task holds no worker while it waits, and no process of Airflow's is above the application. Where the master is Kubernetes or YARN,
+the cluster runs the driver and the provider's own operator finds it again; everywhere else supervision.py does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator, Context, Param, dag
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from include.orchestration.alerts import alerts
+from include.orchestration.defaults import DEFAULT_ARGS, ON_REQUEST, START
+from include.orchestration.jobs import job, spark_job
+from include.orchestration.supervision import GaveUpError, Supervisor
+from spark_jobs.service.control import ACTIONS
+from spark_jobs.service.services import INGESTION, LIVE, SERVICES, Service
+from spark_jobs.settings import read_settings
+
+__all__ = ["ENDLESS", "INGESTION", "LIVE", "KeepRunning", "SupervisionTrigger", "control_dag", "keep_running"]
+
+# What the DAGs have in common that keep something running, beside the schedule: no more runs after three that failed in a row.
+ENDLESS: dict[str, Any] = {
+    "start_date": START,
+    "catchup": False,
+    "max_active_runs": 1,
+    "max_consecutive_failed_dag_runs": 3,
+    "default_args": DEFAULT_ARGS,
+}
+_LOOK_SECONDS = 1.0
+_ERROR_SECONDS = 10.0
+
+
+def keep_running(service: Service, task_id: str, parts: Collection[str] = (), option: str = "") -> BaseOperator:
+    """The task that keeps one application of a service running, with some of its parts or all; people hear when it fails.
+
+    `option` is a template. Where it renders to something, an application that runs is first ended behind its batch, and the next one is
+    started with it.
+    """
+    about: dict[str, Any] = {
+        "retries": 3,  # for a worker that dies before the task waits
+        "retry_delay": timedelta(seconds=10),
+        "on_failure_callback": alerts(
+            f"{service.name} has stopped",
+            "mend what the line says; the next run starts by itself, but after three failed ones switch the DAG on again.",
+        ),
+        "doc_md": "Runs for as long as the streams do; *deferred* is its normal state.",
+    }
+    if read_settings().spark_master.startswith(("k8s", "yarn")):
+        return spark_job(*service.words(parts), option, task_id=task_id, durable=True, deploy_mode="cluster", **about)
+    return KeepRunning(task_id=task_id, command=service.command, parts=parts, option=option, **about)
+
+
+def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DAG:
+    """The DAG by which operators stop a service, start it again or ask how it does."""
+
+    @dag(
+        dag_id=service.control_dag,
+        schedule=None,
+        doc_md=doc_md,
+        tags=tags,
+        **ON_REQUEST,
+        params={
+            "action": Param("status", type="string", enum=list(ACTIONS), title="What to do", description="A stop waits for the batch."),
+            "why": Param(
+                None,
+                type=["null", "string"],
+                maxLength=1000,
+                title="Why",
+                description=f"For the record; told for as long as {service.name} stands still.",
+            ),
+        },
+    )
+    def steer() -> None:
+        job(
+            service.control,
+            "{{ params.action }}",
+            "--who={{ dag_run.triggering_user_name or 'an operator' }}",
+            "--why={{ params.why or '' }}",
+            task_id="control",
+            retries=0,
+            doc_md="Does it, and says in its log how the application does.",
+        )
+
+    return steer()
+
+
+class KeepRunning(BaseOperator):
+    """Finds an application or starts it, then waits for as long as it can be kept running. `command` is that of its service."""
+
+    template_fields: Sequence[str] = ("option",)
+
+    def __init__(self, *, command: str, parts: Collection[str] = (), option: str = "", **operator_args: Any) -> None:
+        super().__init__(**operator_args)
+        self.command = command
+        self.parts = tuple(parts)
+        self.option = option
+
+    def execute(self, context: Context) -> None:
+        """Take the application over, or start it; with an option, one that runs is first ended behind its batch."""
+        supervisor = Supervisor(read_settings(), SERVICES[self.command], self.parts, context["run_id"])
+        if self.option:
+            supervisor.stop()
+            supervisor.start(self.option)
+            self.log.info("started with %s; its output goes to %s", self.option, supervisor.log_file)
+        trigger = SupervisionTrigger(self.command, list(self.parts), context["run_id"], bool(self.option))
+        self.defer(trigger=trigger, method_name="resume")
+
+    def resume(self, context: Context, event: dict[str, Any]) -> None:
+        """The trigger gave up: fail for good, with what it found."""
+        raise AirflowFailException(event["error"])
+
+
+class SupervisionTrigger(BaseTrigger):
+    """Looks once a second how an application does, and starts it again. A triggerer that takes over finds the same application."""
+
+    def __init__(self, command: str, parts: list[str], run_id: str, is_started: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.command, self.parts, self.run_id, self.is_started = command, parts, run_id, is_started
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What another triggerer needs to go on."""
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
+        return name, {"command": self.command, "parts": self.parts, "run_id": self.run_id, "is_started": self.is_started}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Supervise until no other start can help; what is new goes to the task's log."""
+        supervisor = Supervisor(read_settings(), SERVICES[self.command], self.parts, self.run_id)
+        if self.is_started:
+            supervisor.expect()
+        while True:
+            try:
+                for line in await asyncio.to_thread(supervisor.step):
+                    self.log.info("%s", line)
+            except GaveUpError as error:
+                yield TriggerEvent({"error": str(error)})  # type: ignore[no-untyped-call]
+                return
+            except Exception:  # a disk that is full, a file that cannot be read: look again, and say so
+                self.log.exception("the application cannot be looked after")
+                await asyncio.sleep(_ERROR_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)

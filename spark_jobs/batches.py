@@ -1,0 +1,40 @@
+"""Bronze's batches as a stream's micro-batches bring them: whole, in order, and none twice."""
+
+import logging
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs import sources, written
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+log = logging.getLogger(__name__)
+
+
+def take_new(
+    settings: Settings,
+    bronze: Table,
+    name: str,
+    done: Callable[[], int],
+    process: Callable[[DataFrame, int, int], None],
+    prepare: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+) -> Callable[[DataFrame, int], None]:
+    """What a query over `bronze` does with each micro-batch: `process(rows, first batch, last batch)` of the batches after `done()`.
+
+    `prepare` is what the query has made of bronze's rows before.
+    """
+
+    def take(rows: DataFrame, _: int) -> None:
+        taken = done()
+        if written.is_rewritten(settings, bronze, taken):  # rows that were removed may have come back by a replay
+            rows = prepare(sources.read_table(rows.sparkSession, settings, bronze))
+        fresh = rows.where(F.col("_batch") > taken)
+        first, last = fresh.agg(F.min("_batch"), F.max("_batch")).collect()[0]
+        if last is None:
+            return
+        process(fresh, first, last)
+        log.info("%s: batches %d to %d are in", name, first, last)
+
+    return take

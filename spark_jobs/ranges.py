@@ -1,0 +1,67 @@
+"""Parts of a table where some times lie, as conditions in literals, so that Delta skips files by them and Parquet pages."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+MOST = 100
+_MOST_OF_FILES, _MOST_NAMED = 16, 2_000
+_MICROS = 1_000_000
+
+Range = tuple[int, int]  # numbers of hours, or of days, since the epoch; both ends included
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How times are counted: in so many seconds, of a column of this type."""
+
+    seconds: int
+    kind: str
+
+
+HOUR, DAY = Unit(3_600, "timestamp"), Unit(86_400, "date")
+
+
+def number(time: str, unit: Unit) -> Column:
+    """The number of the hour or day since the epoch in which a time lies, a bigint."""
+    seconds = F.unix_seconds(F.col(time).cast("timestamp"))
+    return F.floor(seconds / unit.seconds)
+
+
+def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:
+    """Ranges of the numbers and of those at most `width` from one; of more than `most`, the nearest are joined."""
+    ordered = sorted(set(numbers))
+    if not ordered:
+        return []
+    gaps = sorted((after - before, place) for place, (before, after) in enumerate(pairwise(ordered), start=1))
+    cuts = sorted(place for gap, place in gaps[1 - most :] if gap > 2 * width + 1)
+    starts, ends = [0, *cuts], [*cuts, len(ordered)]
+    return [(ordered[start] - width, ordered[end - 1] + width) for start, end in zip(starts, ends, strict=True)]
+
+
+def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> Column:
+    """Whether the span from one column to another has a part in one of the ranges; of one column: whether it lies in one."""
+    parts = [f"({start} < {_literal(last + 1, unit)} and {end} >= {_literal(first, unit)})" for first, last in found]
+    return F.expr(_any(parts) if parts else "false")
+
+
+def among(time: str, numbers: Sequence[int], unit: Unit) -> Column:
+    """Whether a time lies in one of these hours or days, for a MERGE: it skips files, not pages, and looks at every row of the others.
+
+    So for files there are few ranges, and the rows are looked up one by one.
+    """
+    is_in_file = overlap(time, time, around(numbers, 0, _MOST_OF_FILES), unit)
+    return is_in_file & number(time, unit).isin(list(numbers)) if len(numbers) <= _MOST_NAMED else is_in_file
+
+
+def _any(parts: Sequence[str]) -> str:
+    """One or another of them, in a tree of least depth: the work of generating code for it grows with the square of the depth."""
+    half = len(parts) // 2
+    return f"({_any(parts[:half])} or {_any(parts[half:])})" if half else parts[0]
+
+
+def _literal(number: int, unit: Unit) -> str:
+    return f"date_from_unix_date({number})" if unit is DAY else f"timestamp_micros({number * unit.seconds * _MICROS})"

@@ -1,0 +1,57 @@
+"""The applications that run for months under supervision, and all that differs between them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.settings import Settings
+from spark_jobs.tables import BRONZE
+
+
+@dataclass(frozen=True)
+class Service:
+    """What is kept running: the job `command` of `spark_jobs.run`. The job `control` stops it, restarts it or says how it does.
+
+    `name` is for messages. The DAG `dag` keeps it running; `control_dag` does in Airflow what `control` does. `path`, below
+    LEDGER_CHECKPOINTS, is for heartbeats, requests and output. Its `parts`, if it names some, may be divided among several applications.
+    """
+
+    name: str
+    command: str
+    control: str
+    dag: str
+    control_dag: str
+    path: Path
+    parts: tuple[str, ...] = ()
+
+    def folder(self, settings: Settings) -> Path:
+        """Where applications write their heartbeats, and operators what they want of them."""
+        return settings.checkpoints / self.path
+
+    def application(self, parts: Collection[str]) -> str:
+        """The name of the application that does these parts (none: all of them), which is that of the job when it does all."""
+        return self.command if not parts or set(parts) == set(self.parts) else f"{self.command}-{'-'.join(sorted(parts))}"
+
+    def words(self, parts: Collection[str]) -> list[str]:
+        """The command line that starts that application."""
+        return [self.command, *(["--only", ",".join(parts)] if parts else [])]
+
+
+INGESTION = Service(
+    name="ingestion",
+    command="bronze",
+    control="ingestion",
+    dag="bronze_ingestion",
+    control_dag="bronze_control",
+    path=Path("bronze") / ".ingestion",
+    parts=tuple(table.topic for table in BRONZE),
+)
+LIVE = Service(
+    name="live processing",
+    command="live",
+    control="live_control",
+    dag="live_queries",
+    control_dag="live_control",
+    path=Path("live") / ".application",
+)
+SERVICES = {service.command: service for service in (INGESTION, LIVE)}

@@ -1,0 +1,126 @@
+"""Savepoints: the state of every live query and the version of every live table, of one moment, kept until somebody removes them.
+
+A savepoint lies at `$LEDGER_CHECKPOINTS/savepoints/<name>`: `savepoint.json`, and beside it a copy of each query's checkpoint. It can be
+made while nothing runs and no query is behind gold.live_transactions, as a graceful stop leaves it.
+"""
+
+import json
+import logging
+import re
+import shutil
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from spark_jobs.bronze import checkpoint_files
+from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.settings import Settings
+from spark_jobs.streaming import checkpoints, places, resets
+from spark_jobs.streaming.checkpoints import Generation
+from spark_jobs.streaming.places import SAVEPOINT, Savepoint, savepoint_folder
+from spark_jobs.streaming.queries import BY_NAME, QUERIES
+from spark_jobs.streaming.resets import NewState, NewTable, Reset
+from spark_jobs.tables import LIVE, LIVE_TRANSACTIONS
+from spark_jobs.whole_files import write_whole
+
+log = logging.getLogger(__name__)
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def find(settings: Settings, name: str) -> Savepoint:
+    """A savepoint by its name; raises SettingsError when there is none."""
+    present = {each.name: each for each in places.read_savepoints(settings)}
+    if name not in present:
+        raise SettingsError(f"found no savepoint {name!r}, expected one of: {', '.join(present) or 'none was created'}")
+    return present[name]
+
+
+def line(settings: Settings, savepoint: Savepoint) -> str:
+    """A savepoint in one line, for people."""
+    size = sum(file.stat().st_size for file in savepoint_folder(settings, savepoint.name).rglob("*") if file.is_file())
+    lacks = [table.name for table in LIVE if _why_unreadable(table.path(settings), savepoint.versions[table.name])]
+    can = f"cannot be restored: versions are gone of {', '.join(lacks)}" if lacks else "can be restored"
+    return f"{savepoint.name}: of {savepoint.created_at}, up to batch {savepoint.bronze_batch} of bronze, {size / 1e6:.1f} MB, {can}"
+
+
+def create(settings: Settings, name: str, now: datetime) -> Savepoint:
+    """Keep this moment. The caller holds the leases of the live tables, and nothing runs.
+
+    Raises SettingsError when there is a savepoint of that name, LedgerError when a query is behind, or has no state.
+    """
+    target = savepoint_folder(settings, name)
+    if not NAME.fullmatch(name):
+        raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
+    if target.exists():
+        raise SettingsError(f"found a savepoint {name} already, expected another name")
+    generations = [_up_to_date(settings, checkpoints.read(settings, query)) for query in QUERIES]
+    savepoint = Savepoint(
+        name,
+        now.isoformat(timespec="seconds"),
+        {table.name: DeltaTable(str(table.path(settings))).version() for table in LIVE},
+        checkpoints.intake_batch(settings),
+        {each.query.name: checkpoint_files.last(each.folder, "commits") for each in generations},
+        {each.query.name: each.fingerprint for each in generations},
+    )
+    draft = target.with_name(f".{name}")
+    shutil.rmtree(draft, ignore_errors=True)  # of a process that died
+    for each in generations:
+        shutil.copytree(each.folder, draft / each.query.name)
+        planned, ended = (checkpoint_files.last(each.folder, log) for log in ("offsets", "commits"))
+        if planned > ended:  # without rows: planned again by whoever goes on
+            for file in (str(planned), f".{planned}.crc"):
+                (draft / each.query.name / "offsets" / file).unlink(missing_ok=True)
+    write_whole(draft / SAVEPOINT, json.dumps(asdict(savepoint), indent=1))
+    draft.rename(target)
+    log.info("savepoint %s: %d tables up to batch %d of bronze, in %s", name, len(savepoint.versions), savepoint.bronze_batch, target)
+    return savepoint
+
+
+def restore(settings: Settings, savepoint: Savepoint) -> None:
+    """Bring live tables and states back to a savepoint, under new generations. The caller holds the leases, and nothing runs.
+
+    What came later is taken again from bronze. Raises LedgerError, before anything is written, when a version cannot be opened any more.
+    """
+    for table in LIVE:
+        version = savepoint.versions[table.name]
+        if why := _why_unreadable(table.path(settings), version):
+            raise LedgerError(f"version {version} of {table.name}: {why}: savepoint {savepoint.name} cannot be restored")
+    numbers = {name: checkpoints.next_number(settings, BY_NAME[name]) for name in savepoint.batches}
+    tables = {
+        query.table.name: NewTable(
+            savepoint.versions[query.table.name], {checkpoints.application(query, numbers[query.name]): savepoint.batches[query.name]}
+        )
+        for query in QUERIES
+    }
+    taken = {checkpoints.next_intake_application(settings): savepoint.bronze_batch}
+    tables |= {table.name: NewTable(savepoint.versions[table.name], taken) for table in LIVE if table.name not in tables}
+    states = {
+        name: NewState(number, savepoint.fingerprints[name], str(savepoint_folder(settings, savepoint.name) / name))
+        for name, number in numbers.items()
+    }
+    resets.carry_out(settings, Reset(f"restored savepoint {savepoint.name}", tables, states))
+
+
+def _up_to_date(settings: Settings, generation: Generation | None) -> Generation:
+    head = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version()
+    if generation is None:
+        raise LedgerError("found a live query that has never run, expected all of them to: run live first")
+    reached = places.position(generation.folder)
+    if reached is None or reached <= head:
+        raise LedgerError(
+            f"live {generation.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}, as after a crash: expected all "
+            "queries at one moment: start run live once more and stop it, or run live --available-now"
+        )
+    return generation
+
+
+def _why_unreadable(path: Path, version: int) -> str | None:
+    try:
+        missing = [file for file in DeltaTable(str(path), version=version).file_uris() if not Path(file).exists()]
+    except (DeltaError, OSError) as error:
+        return f"it cannot be opened any more ({error})"
+    return f"{len(missing)} of its files are gone ({missing[0]})" if missing else None

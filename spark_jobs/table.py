@@ -1,0 +1,71 @@
+"""What a Delta table of the pipeline is: a name, columns, keys, layout; and how it is made. tables.py declares each."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import deltalake
+
+from spark_jobs.ddl import delta_struct, parse_columns
+from spark_jobs.lifetimes import lifetimes
+from spark_jobs.settings import Settings
+
+LAYERED = ("bronze", "silver", "gold")
+# Of a table's columns the first of these is the time of its rows.
+_TIMES = ("event_at", "window_start", "session_start", "day", "minute", "valid_from", "debit_at", "last_event_at", "_timestamp")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. `keys` are unique in it; `properties` are Delta table properties."""
+
+    name: str
+    ddl: str
+    keys: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def layer(self) -> str:
+        """bronze, silver, gold or control."""
+        return self.name.split(".")[0]
+
+    @property
+    def topic(self) -> str:
+        """Of a bronze table, the topic that it holds."""
+        return self.name.removeprefix("bronze.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(name for name, _, _ in parse_columns(self.ddl))
+
+    @property
+    def time_column(self) -> str | None:
+        """The column that tells the time of a row, a timestamp or a date; None where it is known by its bronze record only."""
+        return next((name for name in _TIMES if name in self.columns), None)
+
+    def path(self, settings: Settings) -> Path:
+        """The folder of the table."""
+        layer, table = self.name.split(".")
+        return settings.warehouse / layer / table
+
+    def delta_schema(self) -> deltalake.Schema:
+        """The schema for readers and writers that need no Spark."""
+        return deltalake.Schema.from_json(json.dumps(delta_struct(self.ddl)))
+
+
+def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
+    """Make the tables that do not exist yet, empty, with their schema and properties; the others stay as they are."""
+    for table in tables:
+        path = str(table.path(settings))
+        if not deltalake.DeltaTable.is_deltatable(path):
+            deltalake.DeltaTable.create(
+                path,
+                schema=table.delta_schema(),
+                mode="ignore",
+                partition_by=list(table.partitioned_by),
+                name=table.name,
+                configuration=table.properties | (lifetimes(settings) if table.layer in LAYERED else {}),
+            )

@@ -1,0 +1,51 @@
+"""What happens beside the queries of an application for as long as it runs."""
+
+import gc
+import weakref
+
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs import lifetime
+from spark_jobs.kept_query import KeptQuery
+
+
+class Cycle:
+    """Garbage that only Python's collector finds, as what stands for the JVM's objects is."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Idle(KeptQuery):
+    """A query that never opens, and makes garbage at each look."""
+
+    def __init__(self) -> None:
+        super().__init__("idle", available_now=False)
+        self.made: list[weakref.ref[Cycle]] = []
+
+    def _open(self) -> StreamingQuery:
+        raise LookupError("not here")
+
+    def _follow(self, query: StreamingQuery) -> None:
+        raise NotImplementedError
+
+    def told(self, now: float) -> dict[str, object]:
+        return {}
+
+    def look(self, pool: object) -> None:
+        self.made.append(weakref.ref(Cycle()))
+
+
+def test_what_batches_leave_behind_is_collected_while_the_application_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifetime, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(lifetime, "_COLLECT_SECONDS", 0)
+    query = Idle()
+    gc.disable()
+    try:
+        lifetime.live([query], lambda _: None, lambda: len(query.made) >= 5)
+        left = [made() is not None for made in query.made]
+    finally:
+        gc.enable()
+    assert len(left) >= 5
+    assert not any(left[:4])
