@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.errors import LedgerError, line_with_cause
@@ -14,10 +15,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds between two tries of a query that fails; doubled each time
 _STEADY_SECONDS = 30  # a query of a quiet source that has not failed for so long is well again
-
-
-class HeldError(Exception):
-    """A batch that must not begin, because its query is being stopped."""
+_WAIT_SECONDS = 60
 
 
 class KeptQuery(ABC):
@@ -31,12 +29,13 @@ class KeptQuery(ABC):
         self._opening: Future[StreamingQuery] | None = None
         self._has_ended = False  # seen by `look`, with its error
         self._is_held = self._is_changing = False  # no batch begins any more; none but in a query with other options
+        self._is_waiting = False  # a batch that must not begin waits for its query to be stopped
         self._failures, self._next_try = 0, 0.0
         self._opened_at = self._progressed = time.time()
 
     @abstractmethod
     def _open(self) -> StreamingQuery:
-        """Start the query, in a thread of its own. Every batch of it begins with `_refuse_if_held`."""
+        """Start the query, in a thread of its own. Every batch of it begins with `_wait_if_held`."""
 
     @abstractmethod
     def _follow(self, query: StreamingQuery) -> None:
@@ -56,7 +55,7 @@ class KeptQuery(ABC):
         """Whether no batch is under way."""
         if self._opening is not None:
             return False
-        return self._query is None or not self._query.isActive or not self._query.status["isTriggerActive"]
+        return self._query is None or self._is_waiting or not self._query.isActive or not self._query.status["isTriggerActive"]
 
     def look(self, pool: Executor) -> None:
         """See how the query does; start it, or start it again, when it is time to. Opening may wait for others: a thread of `pool` does."""
@@ -65,6 +64,7 @@ class KeptQuery(ABC):
                 self._opened(self._opening)
         elif self._query is None:
             if time.time() >= self._next_try and not self._is_held and not self.is_done:
+                self._is_waiting = False
                 self._opening = pool.submit(self._open)
         else:
             is_active = self._query.isActive  # asked before its progress, so that the last batch is not missed
@@ -73,6 +73,9 @@ class KeptQuery(ABC):
                 self._ended(self._query.exception() or LedgerError("its query was stopped"))
             elif not is_active:
                 self.error, self._has_ended = self.error or self._query.exception(), True
+            elif self._is_changing and self.is_idle:
+                self._query.stop()
+                self._query, self._is_changing = None, False
             elif self.error is not None and time.time() - self._opened_at > _STEADY_SECONDS:
                 self._recovered()
 
@@ -103,9 +106,14 @@ class KeptQuery(ABC):
             return {"state": "failing", "error": self._line(), "failures": self._failures, "next_try_at": self._next_try}
         return {"state": "running" if self._query is not None else "starting"}
 
-    def _refuse_if_held(self) -> None:
-        if self._is_held or self._is_changing:
-            raise HeldError
+    def _wait_if_held(self, spark: SparkSession) -> None:
+        """Keep a batch from beginning while its query is about to be stopped.
+
+        It waits in the JVM's thread of the query, which a stop interrupts: to Spark that is a stop, where an exception would be a failure.
+        """
+        while self._is_held or self._is_changing:
+            self._is_waiting = True
+            spark.sparkContext._jvm.java.lang.Thread.sleep(_WAIT_SECONDS * 1000)  # type: ignore[union-attr]
 
     def _opened(self, opening: "Future[StreamingQuery]") -> None:
         self._opening = None
@@ -119,11 +127,7 @@ class KeptQuery(ABC):
             raise error
 
     def _ended(self, error: Exception) -> None:
-        """The query failed, or was held back: for good, or so that it starts anew with other options."""
-        self._query = None
-        if self._is_held or (self._is_changing and HeldError.__name__ in str(error)):
-            self._is_changing = False
-            return
+        self._query, self._is_changing = None, False
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
         self.error, self._failures, self._next_try = error, self._failures + 1, time.time() + pause
         if not self._available_now:

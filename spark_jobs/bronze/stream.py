@@ -90,7 +90,7 @@ class Stream(KeptQuery):
         limit = next_limit(self._limit, records, seconds)
         if limit != self._limit and not self._available_now:
             log.info("%s: %d records took %.1f s; from now on at most %d a batch", self.table.name, records, seconds, limit)
-            self._limit, self._is_changing = limit, True  # the next batch is refused, and the query starts anew
+            self._limit, self._is_changing = limit, True  # no batch begins before the query has started anew
 
     def _reach(self, offsets: Positions) -> None:
         self.reached = {int(number): offset for number, offset in offsets.items()}
@@ -123,7 +123,7 @@ class Stream(KeptQuery):
 
     def _append(self, checkpoint: Checkpoint, lift: int) -> Any:
         def append(records: DataFrame, number: int) -> None:
-            self._refuse_if_held()
+            self._wait_if_held(records.sparkSession)
             confirm_topic(self._settings, self.topic, checkpoint)
             count = checkpoint.first_batch + number
             rows = with_coordinates(records, checkpoint.label, count + lift)

@@ -92,7 +92,7 @@ class Intake(_LiveStream):
         )
 
         def take_unless_held(rows: DataFrame, number: int) -> None:
-            self._refuse_if_held()
+            self._wait_if_held(rows.sparkSession)
             take(rows.localCheckpoint(), number)  # judged once
 
         query = judge_by_present_rules(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
@@ -138,7 +138,7 @@ class Live(_LiveStream):
         table = self._live.table
 
         def append(rows: DataFrame, number: int) -> None:
-            self._refuse_if_held()
+            self._wait_if_held(rows.sparkSession)
             held = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
                 if held.count():
