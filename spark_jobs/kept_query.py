@@ -91,7 +91,7 @@ class KeptQuery(ABC):
     @property
     def is_at_rest(self) -> bool:
         """Whether no batch is under way, and none will begin."""
-        return self._is_held and self.is_idle
+        return (self._is_held or self.is_done) and self.is_idle
 
     def stop(self) -> None:
         """End the query now; a batch that is cut short is repeated at the next start."""

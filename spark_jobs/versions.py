@@ -25,6 +25,11 @@ def is_upkeep(path: Path, version: int) -> bool:
     return operation_of(path, version) in UPKEEP
 
 
+def has_changes_from(path: Path, version: int) -> bool:
+    """Whether a commit of the table at `path`, from a version on, may have added, changed or removed a row."""
+    return any(not is_upkeep(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
+
+
 def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], commit: CommitProperties) -> None:
     """Bring a table's rows back to a version, in one commit; also where they are those of that version already."""
     if version < delta.version():

@@ -139,8 +139,7 @@ def newest_batch(settings: Settings, table: Table) -> int | None:
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return None
-    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
+    return _newest_batch(DeltaTable(path))
 
 
 def unread_bronze(settings: Settings) -> list[Table]:
@@ -163,13 +162,18 @@ def unfinished_bronze(settings: Settings) -> list[Table]:
     return [bronze for bronze in LAYERS["bronze"] if is_unfinished(bronze)]
 
 
-def version_after(settings: Settings, table: Table, last_batch: int) -> int | None:
-    """The version of a bronze table from which on its commits bring batches after `last_batch`; None where only all will do."""
+def version_after(settings: Settings, table: Table, last_batch: int, since: datetime | None = None) -> int | None:
+    """The version of a bronze table from which on its commits bring batches after `last_batch`; None where only all will do.
+
+    So it is, too, where one of these commits may be older than `since`.
+    """
     if last_batch == 0:
         return None
     delta = DeltaTable(str(table.path(settings)))
-    version = version_upto(delta, last_batch) + 1
-    return version if version <= delta.version() else None
+    version = version_upto(delta, last_batch)
+    if version == delta.version() or (since is not None and _committed_at(delta, version) < since):
+        return None
+    return version + 1
 
 
 def is_rewritten(settings: Settings, table: Table, last_batch: int) -> bool:
@@ -194,7 +198,7 @@ def version_upto(table: DeltaTable, last_batch: int) -> int:
             if batch is not None:
                 version = int(commit["version"]) - 1
         if len(commits) < limit:
-            return version if version >= 0 and _can_be_read(table, version) else head
+            return version if version >= 0 and _holds_no_more(table, version, last_batch) else head
         version, limit = head, limit * 10
 
 
@@ -205,12 +209,21 @@ def _batch_of(commit: dict[str, Any]) -> int | None:
         return None
 
 
-def _can_be_read(table: DeltaTable, version: int) -> bool:
+def _holds_no_more(table: DeltaTable, version: int, last_batch: int) -> bool:
+    """Whether a version can be read and has no batch after the last; compaction may have named none of those that it joined."""
     try:
-        DeltaTable(table.table_uri, version=version)
-        return True
+        return (_newest_batch(DeltaTable(table.table_uri, version=version)) or 0) <= last_batch
     except DeltaError:
         return False
+
+
+def _committed_at(table: DeltaTable, version: int) -> datetime:
+    return datetime.fromtimestamp(table.history(table.version() - version + 1)[-1]["timestamp"] / 1000, UTC)
+
+
+def _newest_batch(table: DeltaTable) -> int | None:
+    files = pa.table(table.get_add_actions(flatten=True))
+    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
 
 
 def _version(settings: Settings, table: Table, last_batch: int) -> int:

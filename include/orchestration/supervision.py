@@ -112,6 +112,8 @@ class Supervisor:
         return self._base.with_name(f"{self.name}.exit")
 
     def _watch(self, beat: Heartbeat, now: float) -> list[str]:
+        if not self._is_ours:
+            self._exit_file.unlink(missing_ok=True)  # of an earlier application: one that somebody else started writes none
         self._coming_since, self._is_ours = None, True
         has_written = any(part.get("batch") for part in beat.parts.values())
         if beat.state == RUNNING and (has_written or now - beat.facts["started_at"] > HEALTHY_SECONDS):

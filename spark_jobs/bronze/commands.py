@@ -5,10 +5,10 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from spark_jobs import leases, retention, tables
+from spark_jobs import retention, tables
 from spark_jobs.errors import LeaseHeld
 from spark_jobs.service import control
-from spark_jobs.service.ownership import owning
+from spark_jobs.service.ownership import leasing, owning
 from spark_jobs.service.services import INGESTION
 from spark_jobs.session import bronze_conf, start_session
 from spark_jobs.settings import Settings
@@ -77,7 +77,7 @@ def run_import(settings: Settings, options: argparse.Namespace) -> None:
 def _bronze_at_rest(settings: Settings, bronze: Sequence[tables.Table], job: str) -> Iterator[None]:
     """The leases of some bronze tables, at once or not at all; the tables exist."""
     try:
-        with leases.hold(settings, bronze, owner=job, wait_seconds=0):
+        with leasing(settings, INGESTION, bronze, job, [table.topic for table in bronze]):
             tables.ensure_tables(settings, (*bronze, *tables.CONTROL))
             retention.bring_up_to_date(settings, bronze)
             yield

@@ -58,7 +58,7 @@ def read(settings: Settings, query: LiveQuery) -> Generation | None:
         facts: dict[str, Any] = json.loads((folder / GENERATION).read_text())
         found = Generation(query, folder, int(facts["number"]), facts["fingerprint"])
     except FileNotFoundError:
-        if DeltaTable.is_deltatable(str(path)) and DeltaTable(str(path)).transaction_version(application(query, 1)) is not None:
+        if DeltaTable.is_deltatable(str(path)) and DeltaTable(str(path)).file_uris():
             raise _lost(query, f"{folder / GENERATION} is missing") from None
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from spark_jobs import leases, retention, tables
+from spark_jobs import retention, tables
 from spark_jobs.service import control, heartbeat
-from spark_jobs.service.ownership import owning
+from spark_jobs.service.ownership import leasing, owning
 from spark_jobs.service.services import LIVE
 from spark_jobs.session import live_conf, start_session
 from spark_jobs.settings import Settings
@@ -21,23 +21,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ledger")
 
+_OURS = ("run upgrade", "run savepoint create", "run savepoint restore")  # who asks for a stop that is over when the job is
+
 
 @contextmanager
 def _at_rest(settings: Settings, job: str) -> Iterator[None]:
-    """The leases of the live tables, with the application ended behind its batches; it may start again afterwards, if it might before."""
-    from spark_jobs.streaming import resets
+    """The leases of the live tables, with the application ended behind its batches; it may start again afterwards, if it might before.
 
-    wanted = control.read_wanted(settings, LIVE)
-    runs = any(beat.is_alive() for beat in heartbeat.read(settings, LIVE))
+    What such a job asked for and never took back, because it was killed, counts as not asked for.
+    """
+    from spark_jobs.streaming import resets
+    from spark_jobs.streaming.queries import BY_NAME, INTAKE
+
+    before = control.read_wanted(settings, LIVE)
+    might_run = before.state == control.RUN or before.who in _OURS
     try:
-        if runs:
+        if any(beat.is_alive() for beat in heartbeat.read(settings, LIVE)):
             control.run(settings, LIVE, "stop", f"run {job}", "", wait_seconds=300)
-        with leases.hold(settings, tables.LIVE, owner=job, wait_seconds=0):
+        with leasing(settings, LIVE, tables.LIVE, job, (INTAKE, *BY_NAME)):
             tables.ensure_tables(settings, tables.LIVE)
             resets.finish(settings)
             yield
     finally:
-        if runs and wanted.state == control.RUN:
+        asked = control.read_wanted(settings, LIVE)
+        if might_run and asked.state == control.STAND_STILL and asked.who in _OURS:
             control.ask(settings, LIVE, control.RUN, f"run {job}", "")
             log.info("live processing may run again: the DAG live_queries starts it, or run live")
 
@@ -72,9 +79,9 @@ def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
     else:
         found = savepoints.find(settings, options.savepoint)
         present = upgrade.fingerprints(start_session(settings, "ledger savepoint", live_conf()), settings)
-        fingerprint.check(present, found.fingerprints)
+        fingerprint.check(present, found.fingerprints, f"savepoint {found.name}")
         with _at_rest(settings, "savepoint restore"):
-            savepoints.restore(settings, found)
+            savepoints.restore(settings, found, present)
 
 
 def run_live(settings: Settings, options: argparse.Namespace) -> None:

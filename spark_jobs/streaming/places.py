@@ -9,6 +9,7 @@ from typing import Any
 
 from spark_jobs.bronze import checkpoint_files
 from spark_jobs.settings import Settings
+from spark_jobs.tables import LIVE_RESULTS
 
 STATELESS, LAST_STATE, SAVEPOINT_FIRST = MODES = ("stateless", "last-state", "savepoint")  # of an upgrade
 GENERATION = "generation.json"
@@ -55,5 +56,6 @@ def position(folder: Path) -> int | None:
 
 def unread_from(settings: Settings) -> int | None:
     """From which version of gold.live_transactions on some live query has yet to take its commits; None where none ever ran."""
-    folders = [file.parent / str(json.loads(file.read_text())["number"]) for file in root(settings).glob(f"*/{GENERATION}")]
+    files = (root(settings) / table.name.removeprefix("gold.live_") / GENERATION for table in LIVE_RESULTS)
+    folders = [file.parent / str(json.loads(file.read_text())["number"]) for file in files if file.exists()]
     return min((found for folder in folders if (found := position(folder)) is not None), default=None)

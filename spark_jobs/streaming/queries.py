@@ -100,7 +100,7 @@ QUERIES = (
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")
-_SHORTER_GAP = "11 hours 59 minutes 59 seconds 999 milliseconds"  # than that of gold
+_SHORTER_GAP = f"{GAP_HOURS * 3_600_000 - 1} milliseconds"  # than that of gold
 
 
 def _totals(windowed: DataFrame, start: Column) -> DataFrame:

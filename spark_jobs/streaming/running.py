@@ -4,27 +4,31 @@ import json
 import logging
 import shutil
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import batches, control, sinks, sources, written
 from spark_jobs.kept_query import KeptQuery
+from spark_jobs.lifetimes import LEAST_FILE_DAYS, MARGIN_DAYS
 from spark_jobs.settings import Settings
 from spark_jobs.silver.transactions import judge_by_present_rules
 from spark_jobs.streaming import checkpoints, intake, offset_logs, places
 from spark_jobs.streaming.queries import INTAKE, LiveQuery
 from spark_jobs.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
 from spark_jobs.times import to_text
+from spark_jobs.versions import has_changes_from
 
 log = logging.getLogger(__name__)
 
 INTAKE_SECONDS = 1.5
+_SURELY_KEPT = timedelta(days=LEAST_FILE_DAYS - MARGIN_DAYS)
 _LOOK_SECONDS = 5.0  # between two looks at what waits, which read a log
 _NEWEST = Template("select max(event_at) as newest from t where _batch <= $done")
 Trigger = dict[str, Any]
@@ -85,7 +89,8 @@ class Intake(_LiveStream):
         # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
         folder = places.root(self._settings) / self.name
         shutil.rmtree(folder, ignore_errors=True)
-        start = written.version_after(self._settings, BRONZE_TRANSACTIONS, done)
+        # Upkeep spares no commits for live, which may stand still for as long as one likes: those that it may have removed are not read.
+        start = written.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
         take = batches.take_new(
             self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, judge_by_present_rules
@@ -93,7 +98,7 @@ class Intake(_LiveStream):
 
         def take_unless_held(rows: DataFrame, number: int) -> None:
             self._wait_if_held(rows.sparkSession)
-            take(rows.localCheckpoint(), number)  # judged once
+            take(rows.where(F.col("_batch") > self._done()).localCheckpoint(), number)  # judged once
 
         query = judge_by_present_rules(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
         return query.trigger(**self._trigger()).foreachBatch(take_unless_held).start()
@@ -128,8 +133,13 @@ class Live(_LiveStream):
 
     @property
     def is_behind(self) -> bool:
-        """Whether it has yet to take what the intake has written, or is about to: a stop leaves all live tables of one moment."""
-        return not self._intake.is_at_rest or self._reached <= DeltaTable(str(LIVE_TRANSACTIONS.path(self._settings))).version()
+        """Whether it has yet to take what the intake has written, or is about to: a stop leaves all live tables of one moment.
+
+        Not where it fails: it may never get there.
+        """
+        if self.error is not None and self.is_idle:
+            return False
+        return not self._intake.is_at_rest or has_changes_from(LIVE_TRANSACTIONS.path(self._settings), self._reached)
 
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -15,15 +16,18 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from spark_jobs import sinks
 from spark_jobs.bronze import checkpoint_files
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings
 from spark_jobs.streaming import checkpoints, places, resets
 from spark_jobs.streaming.checkpoints import Generation
+from spark_jobs.streaming.fingerprint import Fingerprint
 from spark_jobs.streaming.places import SAVEPOINT, Savepoint, savepoint_folder
-from spark_jobs.streaming.queries import BY_NAME, QUERIES
+from spark_jobs.streaming.queries import INTAKE, QUERIES
 from spark_jobs.streaming.resets import NewState, NewTable, Reset
-from spark_jobs.tables import LIVE, LIVE_TRANSACTIONS
+from spark_jobs.tables import LIVE, LIVE_REFUSED, LIVE_TRANSACTIONS
+from spark_jobs.versions import has_changes_from
 from spark_jobs.whole_files import write_whole
 
 log = logging.getLogger(__name__)
@@ -42,7 +46,8 @@ def find(settings: Settings, name: str) -> Savepoint:
 def line(settings: Settings, savepoint: Savepoint) -> str:
     """A savepoint in one line, for people."""
     size = sum(file.stat().st_size for file in savepoint_folder(settings, savepoint.name).rglob("*") if file.is_file())
-    lacks = [table.name for table in LIVE if _why_unreadable(table.path(settings), savepoint.versions[table.name])]
+    kept = [table for table in LIVE if table.name in savepoint.versions]
+    lacks = [table.name for table in kept if _why_unreadable(table.path(settings), savepoint.versions[table.name])]
     can = f"cannot be restored: versions are gone of {', '.join(lacks)}" if lacks else "can be restored"
     return f"{savepoint.name}: of {savepoint.created_at}, up to batch {savepoint.bronze_batch} of bronze, {size / 1e6:.1f} MB, {can}"
 
@@ -50,14 +55,17 @@ def line(settings: Settings, savepoint: Savepoint) -> str:
 def create(settings: Settings, name: str, now: datetime) -> Savepoint:
     """Keep this moment. The caller holds the leases of the live tables, and nothing runs.
 
-    Raises SettingsError when there is a savepoint of that name, LedgerError when a query is behind, or has no state.
+    Raises SettingsError when there is a savepoint of that name, LedgerError when a query is behind or has lost its state, or none has run.
     """
     target = savepoint_folder(settings, name)
     if not NAME.fullmatch(name):
         raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
     if target.exists():
         raise SettingsError(f"found a savepoint {name} already, expected another name")
-    generations = [_up_to_date(settings, checkpoints.read(settings, query)) for query in QUERIES]
+    generations = [found for query in QUERIES if (found := checkpoints.read(settings, query))]
+    if not generations:
+        raise LedgerError("found no live query that has ever run, expected one: run live first")
+    _confirm_one_moment(settings, generations)
     savepoint = Savepoint(
         name,
         now.isoformat(timespec="seconds"),
@@ -80,42 +88,52 @@ def create(settings: Settings, name: str, now: datetime) -> Savepoint:
     return savepoint
 
 
-def restore(settings: Settings, savepoint: Savepoint) -> None:
+def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fingerprint]) -> None:
     """Bring live tables and states back to a savepoint, under new generations. The caller holds the leases, and nothing runs.
 
-    What came later is taken again from bronze. Raises LedgerError, before anything is written, when a version cannot be opened any more.
+    What came later is taken again from bronze. A query that the savepoint does not have (`present`: all that there are) begins anew.
+    Raises LedgerError, before anything is written, when a version cannot be opened any more.
     """
     for table in LIVE:
-        version = savepoint.versions[table.name]
-        if why := _why_unreadable(table.path(settings), version):
+        version = savepoint.versions.get(table.name)
+        if version is not None and (why := _why_unreadable(table.path(settings), version)):
             raise LedgerError(f"version {version} of {table.name}: {why}: savepoint {savepoint.name} cannot be restored")
-    numbers = {name: checkpoints.next_number(settings, BY_NAME[name]) for name in savepoint.batches}
-    tables = {
-        query.table.name: NewTable(
-            savepoint.versions[query.table.name], {checkpoints.application(query, numbers[query.name]): savepoint.batches[query.name]}
-        )
-        for query in QUERIES
-    }
     taken = {checkpoints.next_intake_application(settings): savepoint.bronze_batch}
-    tables |= {table.name: NewTable(savepoint.versions[table.name], taken) for table in LIVE if table.name not in tables}
-    states = {
-        name: NewState(number, savepoint.fingerprints[name], str(savepoint_folder(settings, savepoint.name) / name))
-        for name, number in numbers.items()
-    }
+    tables = {table.name: NewTable(savepoint.versions[table.name], taken) for table in (LIVE_TRANSACTIONS, LIVE_REFUSED)}
+    states = {}
+    for query in QUERIES:
+        name, number = query.name, checkpoints.next_number(settings, query)
+        if name in savepoint.batches:
+            written = {checkpoints.application(query, number): savepoint.batches[name]}
+            tables[query.table.name] = NewTable(savepoint.versions[query.table.name], written)
+            states[name] = NewState(number, savepoint.fingerprints[name], str(savepoint_folder(settings, savepoint.name) / name))
+        else:
+            tables[query.table.name], states[name] = NewTable(None), NewState(number, present[name])
     resets.carry_out(settings, Reset(f"restored savepoint {savepoint.name}", tables, states))
 
 
-def _up_to_date(settings: Settings, generation: Generation | None) -> Generation:
-    head = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version()
-    if generation is None:
-        raise LedgerError("found a live query that has never run, expected all of them to: run live first")
-    reached = places.position(generation.folder)
-    if reached is None or reached <= head:
+def _confirm_one_moment(settings: Settings, generations: Iterable[Generation]) -> None:
+    """Raises LedgerError where a query, or the intake, has yet to take a batch, or to end one that it has written already."""
+    source = LIVE_TRANSACTIONS.path(settings)
+    behind = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
+    for each in generations:
+        reached, ended = places.position(each.folder), checkpoint_files.last(each.folder, "commits")
+        written = sinks.applied(settings, each.query.table, each.application)
+        if reached is None or has_changes_from(source, reached):
+            head = DeltaTable(str(source)).version()
+            behind.append(f"live {each.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}")
+        elif written is not None and written > ended:
+            behind.append(f"live {each.query.name} has written batch {written}, and not ended it")
+    if behind:
         raise LedgerError(
-            f"live {generation.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}, as after a crash: expected all "
-            "queries at one moment: start run live once more and stop it, or run live --available-now"
+            f"{'; '.join(behind)}, as after a crash: expected all queries at one moment: start run live once more and stop it, "
+            "or run live --available-now"
         )
-    return generation
+
+
+def _is_halfway(settings: Settings) -> bool:
+    refused = sinks.applied(settings, LIVE_REFUSED, checkpoints.intake_application(settings)) or 0
+    return refused > checkpoints.intake_batch(settings)
 
 
 def _why_unreadable(path: Path, version: int) -> str | None:

@@ -127,6 +127,14 @@ def test_it_is_started_once_and_found_again_by_whoever_comes_next(stage: Stage, 
     assert [supervisor.step() for _ in range(2)][1] == []  # what is known is not told again
 
 
+def test_how_an_earlier_application_ended_is_not_said_of_one_that_somebody_started_by_hand(stage: Stage, supervisor: Supervisor) -> None:
+    step_until(supervisor, stage.runs)
+    exit_file = stage.service.folder(stage.settings) / f"{stage.service.command}.exit"
+    exit_file.write_text("2")
+    stage.supervisor().step()
+    assert not exit_file.exists()
+
+
 @EACH
 def test_one_that_dies_is_started_again(stage: Stage, supervisor: Supervisor) -> None:
     step_until(supervisor, stage.runs)

@@ -1,5 +1,6 @@
-"""What tests of the live queries share: a session with their settings, and one pass of the live application."""
+"""What tests of the live queries share: a session with their settings, one pass of the live application, and what it left."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -10,8 +11,9 @@ from pyspark.sql import SparkSession
 from spark_jobs import lifetime, sinks, tables
 from spark_jobs.session import state_conf
 from spark_jobs.settings import Settings
+from spark_jobs.streaming import fingerprint
 from spark_jobs.streaming.queries import QUERIES, LiveQuery
-from spark_jobs.streaming.running import Intake, Live
+from spark_jobs.streaming.running import Intake, Live, build
 from spark_jobs.times import to_micros
 from tests.frames import at
 from tests.spark import lake
@@ -35,6 +37,7 @@ def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuer
     assert not lives or lifetime.live(lives, lambda _: None, lambda: False)
     for query in lives:
         assert query.error is None, query.error
+    assert all(query.is_at_rest and not query.is_behind for query in lives)  # a stop has nothing to wait for
 
 
 def arrive(settings: Settings, batch: int, *rows: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> None:
@@ -45,3 +48,19 @@ def arrive(settings: Settings, batch: int, *rows: tuple[str, str] | tuple[str, s
 def record(name: str, time: str, fields: Mapping[str, Any] = MappingProxyType({})) -> Record:
     """A valid transaction of an event time (UTC)."""
     return message("transactions", transactionId=name, eventTime=to_micros(at(time)) // 1000, **fields)
+
+
+def fingerprint_of(live: SparkSession, settings: Settings, query: LiveQuery, lateness: int = 10) -> fingerprint.Fingerprint:
+    """The fingerprint of a query, of this test or of the product."""
+    return fingerprint.take(query, build(live, settings, query), lateness)
+
+
+def rows(settings: Settings) -> dict[str, Counter[str]]:
+    """All rows of all live tables, by table."""
+    return {table.name: Counter(map(str, lake.rows_of(settings, table))) for table in tables.LIVE}
+
+
+def written(settings: Settings, query: LiveQuery) -> Counter[tuple[str, int, str]]:
+    """Day, transactions and amount of each row of a table of totals."""
+    found = lake.rows_of(settings, query.table)
+    return Counter((f"{row['window_start']:%Y-%m-%d}", row["transactions"], str(row["amount"])) for row in found)

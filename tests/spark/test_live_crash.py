@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import sinks, tables
+from spark_jobs import batches, sinks, tables
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.streaming.queries import BY_NAME
 from tests.spark import lake
@@ -71,6 +71,16 @@ def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(
         found, expected = (Counter(map(str, lake.rows_of(each, table))) for each in (settings, undisturbed))
         assert found == expected, table.name
         assert found, table.name
+
+
+def test_a_start_without_anything_new_judges_nothing(live: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has no position behind the newest commit to start at, and brings all of bronze."""
+    arrive(settings, 1, ("a", "2024-01-01 10:00:00"))
+    run_live(live, settings, ())
+    taken: list[int] = []
+    monkeypatch.setattr(batches, "take_new", lambda *_: lambda rows, _: taken.append(rows.count()))
+    run_live(live, settings, ())
+    assert taken == [0]
 
 
 def test_a_query_that_fails_at_once_is_not_taken_for_done(live: SparkSession, settings: Settings) -> None:

@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +267,6 @@ def test_nothing_new_starts_no_session(all_done: Settings, tmp_path: Path, monke
 def test_a_stream_without_checkpoint_starts_behind_what_was_processed(all_done: Settings) -> None:
     after = [written.version_after(all_done, tables.BRONZE_TRANSACTIONS, batch) for batch in (0, 1, 2, 3)]
     assert after == [None, 2, 3, None]
+    committed = DeltaTable(str(tables.BRONZE_TRANSACTIONS.path(all_done))).history(2)[-1]["timestamp"]  # of version 2, behind batch 2
+    since = [datetime.fromtimestamp(committed / 1000 + seconds, UTC) for seconds in (-1, 1)]
+    assert [written.version_after(all_done, tables.BRONZE_TRANSACTIONS, 2, each) for each in since] == [3, None]
