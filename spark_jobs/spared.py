@@ -37,7 +37,7 @@ def spared(settings: Settings, table: Table, now: datetime) -> Spared:
 def unread_from(settings: Settings, table: Table) -> int | None:
     """From which version on the next layer has yet to take a table's commits; None where no stream reads its commits.
 
-    Silver that never ran reads bronze as it is then; gold that never ran reads silver's changes from the beginning.
+    Silver that never ran reads bronze as it is then, and so does a table of gold that never followed silver.
     """
     if table.layer == "bronze":
         return _unread_by_silver(settings, table)
@@ -46,7 +46,8 @@ def unread_from(settings: Settings, table: Table) -> int | None:
     if table not in FOLLOWERS:
         return None
     application = control.following(settings, table)
-    return 1 + min(_applied(settings, follower, application) for follower in FOLLOWERS[table])
+    applied = (_applied(settings, follower, application) for follower in FOLLOWERS[table])
+    return min((done + 1 for done in applied if done is not None), default=None)
 
 
 def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:
@@ -78,6 +79,6 @@ def _read_offset(file: Path) -> int:
     return int(json.loads(file.read_text().splitlines()[-1])["reservoirVersion"])
 
 
-def _applied(settings: Settings, table: Table, application: str) -> int:
+def _applied(settings: Settings, table: Table, application: str) -> int | None:
     path = str(table.path(settings))
-    return (DeltaTable(path).transaction_version(application) or 0) if DeltaTable.is_deltatable(path) else 0
+    return DeltaTable(path).transaction_version(application) if DeltaTable.is_deltatable(path) else None

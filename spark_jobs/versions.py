@@ -12,6 +12,7 @@ from spark_jobs.tables import Table
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
 UPKEEP = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+_FILES = ('{"add":', '{"remove":', '{"cdc":')  # what a commit without rows has none of: one that says how far a job has come
 
 
 def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bool:
@@ -22,7 +23,8 @@ def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bo
 
 def is_upkeep(path: Path, version: int) -> bool:
     """Whether the commit of a version left all rows as they were; no, where it is not there to tell."""
-    return operation_of(path, version) in UPKEEP
+    lines = _commit(path, version)
+    return bool(lines) and (operation_of(path, version) in UPKEEP or not any(line.startswith(_FILES) for line in lines))
 
 
 def has_changes_from(path: Path, version: int) -> bool:
@@ -60,12 +62,16 @@ def operation_of(path: Path, version: int) -> str | None:
     return None if operation is None else str(operation)
 
 
+def _commit(path: Path, version: int) -> list[str]:
+    try:
+        return (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
 def _commit_info(path: Path, version: int) -> dict[str, Any]:
     """What the commit of a version says of itself, what its writer put into userMetadata included; nothing where it is not there."""
-    try:
-        lines = (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
-    except FileNotFoundError:
-        return {}
+    lines = _commit(path, version)
     told: dict[str, Any] = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
     try:
         return {**json.loads(told.get("userMetadata") or "{}"), **told}

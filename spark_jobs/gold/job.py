@@ -7,7 +7,7 @@ anywhere and be repeated.
 import json
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ from spark_jobs.gold.changes import Change, hold_changes
 from spark_jobs.layout import SMALL_PAGES
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
-from spark_jobs.versions import is_upkeep
+from spark_jobs.versions import has_changes_from, is_upkeep
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +63,13 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
     amendments = amend.amendments(settings.large_credit)
     sums = {each.table: each for each in SUMS}
 
-    def take(feed: DataFrame) -> int | None:
+    def take(feed: DataFrame, targets: Collection[Table]) -> int | None:
         if (changes := hold_changes(feed)) is None:
             return None
         sinks.mark_removed_rows(feed.sparkSession, settings, tables.MARKED)
         for table, amendment in amendments.items():
             done = sinks.applied(settings, table, application)
-            if done is not None and done >= changes.last:
+            if table not in targets or (done is not None and done >= changes.last):
                 continue
             change, last = changes.after(done or 0), changes.last
             read = _reader(_silver_in_time(feed.sparkSession, settings, application, last), settings)
@@ -92,7 +92,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
     gold = control.following(settings, tables.SILVER_TRANSACTIONS)
     key = dimension.keys[0]
 
-    def take(feed: DataFrame) -> int | None:
+    def take(feed: DataFrame, _: Collection[Table]) -> int | None:
         last: int | None = feed.agg(F.max("_commit_version")).collect()[0][0]
         if last is not None:
             done = sinks.applied(settings, table, gold)
@@ -145,22 +145,30 @@ def _follow(
     source: Table,
     targets: tuple[Table, ...],
     application: str,
-    take: Callable[[DataFrame], int | None],
+    take: Callable[[DataFrame, Collection[Table]], int | None],
 ) -> None:
-    """Run `take` on what happened to a silver table since the target that is furthest behind. It returns the last version in it."""
-    done = min(sinks.applied(settings, table, application) or 0 for table in targets)
+    """Run `take(changes, tables)` on what happened to a silver table since the target that is furthest behind, and tell the last version.
+
+    A target that never followed, a new table or one that was lost, is made from silver as it is: its early commits may be gone.
+    """
+    applied = {table: sinks.applied(settings, table, application) for table in targets}
     head = DeltaTable(str(source.path(settings))).version()
-    if done >= head:
+    following = {table: done for table, done in applied.items() if done is not None}
+    if new := applied.keys() - following.keys():
+        rows = sources.read_table(spark, settings, source, version=head)
+        take(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")}), new)
+    done = min(following.values(), default=head)
+    if not has_changes_from(source.path(settings), done + 1):
         log.info("%s: nothing new for gold since version %d", source.name, done)
         return
 
     def process(feed: DataFrame, _: int) -> None:
-        if (last := take(feed)) is not None:
+        if (last := take(feed, following)) is not None:
             log.info("%s: gold follows up to version %d", source.name, last)
 
     feed = sources.stream_changes(spark, settings, source, after_version=done)
     query = feed.writeStream.queryName(f"gold of {source.name}").foreachBatch(process)
-    # The tables' own commits say where to start; an older checkpoint would hide from a new gold table what the others have taken.
+    # The tables' own commits say where to start; an older checkpoint would hide what a table has yet to take.
     checkpoint = settings.checkpoints / JOB / source.name
     shutil.rmtree(checkpoint, ignore_errors=True)
     sources.wait_for([query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()])
