@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds between two tries of a query that fails; doubled each time
 _STEADY_SECONDS = 30  # a query of a quiet source that has not failed for so long is well again
 _WAIT_SECONDS = 60
+_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"  # Spark's PROXY_ERROR
 
 
 class KeptQuery(ABC):
@@ -109,11 +111,15 @@ class KeptQuery(ABC):
     def _wait_if_held(self, spark: SparkSession) -> None:
         """Keep a batch from beginning while its query is about to be stopped.
 
-        It waits in the JVM's thread of the query, which a stop interrupts: to Spark that is a stop, where an exception would be a failure.
+        It waits in the JVM's thread of the query, which a stop interrupts. Spark tells that from a failure by the text of the error: by a
+        pattern that overflows the stack on a long one, such as Java's own, whereupon the query never ends. So the error is a short one.
         """
         while self._is_held or self._is_changing:
             self._is_waiting = True
-            spark.sparkContext._jvm.java.lang.Thread.sleep(_WAIT_SECONDS * 1000)  # type: ignore[union-attr]
+            try:
+                spark.sparkContext._jvm.java.lang.Thread.sleep(_WAIT_SECONDS * 1000)  # type: ignore[union-attr]
+            except Py4JJavaError:
+                raise InterruptedError(_INTERRUPTED) from None
 
     def _opened(self, opening: "Future[StreamingQuery]") -> None:
         self._opening = None

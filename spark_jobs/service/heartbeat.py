@@ -22,6 +22,7 @@ from spark_jobs.settings import Settings
 STALE_SECONDS = 25  # a driver beats once a second; one that did not for so long is hung
 STARTING_SECONDS = 180  # for the JVM to come up
 STUCK_SECONDS = 300  # records wait, and no batch has ended
+_GOING_SECONDS = 20  # between an application's last heartbeat and the end of its JVM
 STARTING, RUNNING, STOPPING, ENDED = "starting", "running", "stopping", "ended"
 
 _SIZE = 32 * 1024
@@ -110,11 +111,13 @@ def end_leftovers(settings: Settings, service: Service, parts: Iterable[str]) ->
     """Kill what is left of earlier applications of these topics or queries; returns who they were.
 
     Call it with the leases held: the Python process that held them before is gone, but its JVM may have been stopped in the middle
-    of a commit, and must not wake up and write.
+    of a commit, and must not wake up and write. One that has said that it ended, and is about to be gone, is given the time.
     """
     wanted, ended = set(parts), []
     for beat in read(settings, service):
         left = [process for process in beat.processes() if process.pid != os.getpid()]
+        if beat.state == ENDED:
+            _, left = psutil.wait_procs(left, timeout=_GOING_SECONDS)
         if left and wanted & set(beat.parts):
             kill(left)
             ended.append(beat.who())

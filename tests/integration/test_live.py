@@ -1,0 +1,65 @@
+"""The live application as a process: it is stopped for a savepoint, killed, brought back to it, and refuses what it cannot go on with."""
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import tables
+from spark_jobs.service import control, heartbeat
+from spark_jobs.service.services import LIVE
+from tests.integration.ledger import Ledger, await_that
+from tests.spark.live import arrive
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults]
+
+DAYS = {"2024-01-01": 2, "2024-01-02": 1}
+
+
+def test_live_from_a_savepoint_over_a_kill_back_to_the_savepoint(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "home")
+    arrive(ledger.settings, 1, ("a", "2024-01-01 10:00:00"), ("b", "2024-01-01 11:00:00"), ("b", "2024-01-01 11:00:00"))
+    with ledger.running("live") as live:
+        await_that(lambda: counted(ledger) == (2, 1))
+        ledger.run("savepoint create first")
+        _, errors = live.communicate(timeout=60)
+    assert (live.returncode, "Traceback" in errors) == (0, False), errors
+    assert control.read_wanted(ledger.settings, LIVE).state == control.RUN
+    first = contents(ledger)
+
+    arrive(ledger.settings, 2, ("c", "2024-01-02 10:00:00"), ("late", "2023-01-01 00:00:00"))
+    arrive(ledger.settings, 3, ("d", "2024-01-03 10:00:00"))
+    with ledger.running("live") as live:
+        await_that(lambda: counted(ledger) == (4, 2))
+        for process in (beat := heartbeat.read(ledger.settings, LIVE)[0]).processes():
+            process.send_signal(signal.SIGKILL)
+        live.communicate(timeout=60)
+        await_that(lambda: not beat.processes())
+    ledger.run("live --available-now")
+    later = contents(ledger)
+    assert days(ledger) == DAYS
+
+    ledger.run("savepoint restore first")
+    assert contents(ledger) == first
+    ledger.run("live --available-now")
+    assert contents(ledger) == later
+
+    refused = ledger.try_run("live --available-now", LEDGER_ALLOWED_LATENESS_SECONDS="3600")
+    assert refused.returncode == 2
+    assert "the allowed lateness: found 10 s in the state, 3600 s is longer" in refused.stderr
+    assert contents(ledger) == later
+
+
+def counted(ledger: Ledger) -> tuple[int, ...]:
+    """How many rows were accepted and refused; nothing where there is no table yet."""
+    both = (tables.LIVE_TRANSACTIONS, tables.LIVE_REFUSED)
+    return tuple(len(ledger.rows(table)) for table in both if ledger.exists(table))
+
+
+def contents(ledger: Ledger) -> dict[str, Counter[str]]:
+    return {table.name: Counter(map(str, ledger.rows(table))) for table in tables.LIVE}
+
+
+def days(ledger: Ledger) -> dict[str, int]:
+    return {f"{row['window_start']:%Y-%m-%d}": row["transactions"] for row in ledger.rows(tables.LIVE_DAILY_TOTALS)}
