@@ -3,14 +3,14 @@
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.errors import LedgerError, line_with_cause
+from spark_jobs.errors import LedgerError, first_line, line_with_cause
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +18,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds between two tries of a query t
 _STEADY_SECONDS = 30  # a query of a quiet source that has not failed for so long is well again
 _WAIT_SECONDS = 60
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"  # Spark's PROXY_ERROR
+Batch = Callable[[DataFrame, int], None]  # rows, number
 
 
 class KeptQuery(ABC):
@@ -31,13 +32,13 @@ class KeptQuery(ABC):
         self._opening: Future[StreamingQuery] | None = None
         self._has_ended = False  # seen by `look`, with its error
         self._is_held = self._is_changing = False  # no batch begins any more; none but in a query with other options
-        self._is_waiting = False  # a batch that must not begin waits for its query to be stopped
+        self._is_waiting = self._is_stopping = False  # a batch that must not begin waits for its query to be stopped; it is being stopped
         self._failures, self._next_try = 0, 0.0
         self._opened_at = self._progressed = time.time()
 
     @abstractmethod
     def _open(self) -> StreamingQuery:
-        """Start the query, in a thread of its own. Every batch of it begins with `_wait_if_held`."""
+        """Start the query, in a thread of its own. What it does with each batch is `_guarded`."""
 
     @abstractmethod
     def _follow(self, query: StreamingQuery) -> None:
@@ -66,7 +67,7 @@ class KeptQuery(ABC):
                 self._opened(self._opening)
         elif self._query is None:
             if time.time() >= self._next_try and not self._is_held and not self.is_done:
-                self._is_waiting = False
+                self._is_waiting = self._is_stopping = False
                 self._opening = pool.submit(self._open)
         else:
             is_active = self._query.isActive  # asked before its progress, so that the last batch is not missed
@@ -76,7 +77,7 @@ class KeptQuery(ABC):
             elif not is_active:
                 self.error, self._has_ended = self.error or self._query.exception(), True
             elif self._is_changing and self.is_idle:
-                self._query.stop()
+                self.stop()
                 self._query, self._is_changing = None, False
             elif self.error is not None and time.time() - self._opened_at > _STEADY_SECONDS:
                 self._recovered()
@@ -99,6 +100,7 @@ class KeptQuery(ABC):
         """End the query now; a batch that is cut short is repeated at the next start."""
         if self._opening is not None:
             self._query = self._opening.result() if self._opening.exception() is None else None
+        self._is_stopping = True
         if self._query is not None:
             self._query.stop()
 
@@ -108,18 +110,27 @@ class KeptQuery(ABC):
             return {"state": "failing", "error": self._line(), "failures": self._failures, "next_try_at": self._next_try}
         return {"state": "running" if self._query is not None else "starting"}
 
-    def _wait_if_held(self, spark: SparkSession) -> None:
-        """Keep a batch from beginning while its query is about to be stopped.
+    def _guarded(self, take: Batch) -> Batch:
+        """What a query does with each batch, kept from beginning while the query is about to be stopped.
 
         It waits in the JVM's thread of the query, which a stop interrupts. Spark tells that from a failure by the text of the error: by a
         pattern that overflows the stack on a long one, such as Java's own, whereupon the query never ends. So the error is a short one.
         """
-        while self._is_held or self._is_changing:
-            self._is_waiting = True
+
+        def guarded(rows: DataFrame, number: int) -> None:
             try:
-                spark.sparkContext._jvm.java.lang.Thread.sleep(_WAIT_SECONDS * 1000)  # type: ignore[union-attr]
-            except Py4JJavaError:
+                while self._is_held or self._is_changing:
+                    self._is_waiting = True
+                    rows.sparkSession.sparkContext._jvm.java.lang.Thread.sleep(_WAIT_SECONDS * 1000)  # type: ignore[union-attr]
+                take(rows, number)
+            except Exception as error:
+                if not self._is_stopping:
+                    raise
+                if not self._is_waiting:
+                    log.warning("%s: batch %d is cut short, and repeated at the next start: %s", self.name, number, first_line(error))
                 raise InterruptedError(_INTERRUPTED) from None
+
+        return guarded
 
     def _opened(self, opening: "Future[StreamingQuery]") -> None:
         self._opening = None

@@ -15,7 +15,7 @@ from spark_jobs.bronze.checkpoints import Checkpoint, confirm_topic, open_checkp
 from spark_jobs.bronze.offsets import Positions
 from spark_jobs.bronze.pace import FIRST, Pace, next_limit
 from spark_jobs.bronze.standing import make_topics
-from spark_jobs.kept_query import KeptQuery
+from spark_jobs.kept_query import Batch, KeptQuery
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
@@ -119,11 +119,10 @@ class Stream(KeptQuery):
         trigger: dict[str, Any] = (
             {"availableNow": True} if self._available_now else {"processingTime": f"{TRIGGER_SECONDS * 1000:.0f} milliseconds"}
         )
-        return writer.trigger(**trigger).foreachBatch(self._append(checkpoint, lift)).start()
+        return writer.trigger(**trigger).foreachBatch(self._guarded(self._append(checkpoint, lift))).start()
 
-    def _append(self, checkpoint: Checkpoint, lift: int) -> Any:
+    def _append(self, checkpoint: Checkpoint, lift: int) -> Batch:
         def append(records: DataFrame, number: int) -> None:
-            self._wait_if_held(records.sparkSession)
             confirm_topic(self._settings, self.topic, checkpoint)
             count = checkpoint.first_batch + number
             rows = with_coordinates(records, checkpoint.label, count + lift)

@@ -96,12 +96,11 @@ class Intake(_LiveStream):
             self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, judge_by_present_rules
         )
 
-        def take_unless_held(rows: DataFrame, number: int) -> None:
-            self._wait_if_held(rows.sparkSession)
+        def take_new(rows: DataFrame, number: int) -> None:
             take(rows.where(F.col("_batch") > self._done()).localCheckpoint(), number)  # judged once
 
         query = judge_by_present_rules(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
-        return query.trigger(**self._trigger()).foreachBatch(take_unless_held).start()
+        return query.trigger(**self._trigger()).foreachBatch(self._guarded(take_new)).start()
 
     def _done(self) -> int:
         return sinks.applied(self._settings, LIVE_TRANSACTIONS, self._application) or 0
@@ -148,7 +147,6 @@ class Live(_LiveStream):
         table = self._live.table
 
         def append(rows: DataFrame, number: int) -> None:
-            self._wait_if_held(rows.sparkSession)
             held = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
                 if held.count():
@@ -157,7 +155,7 @@ class Live(_LiveStream):
                 held.unpersist()
 
         writer = frame.writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(generation.folder))
-        return writer.outputMode("append").trigger(**self._trigger()).foreachBatch(append).start()
+        return writer.outputMode("append").trigger(**self._trigger()).foreachBatch(self._guarded(append)).start()
 
 
 def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFrame:
