@@ -11,7 +11,6 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
 from spark_jobs.errors import SettingsError
-from spark_jobs.sinks import configured
 from spark_jobs.streaming.queries import LiveQuery
 
 Fingerprint = dict[str, Any]
@@ -27,8 +26,8 @@ def take(query: LiveQuery, frame: DataFrame, lateness_seconds: int) -> Fingerpri
     Of its operators as Spark's optimizer leaves them: a sum that is not written is not in the state, and the order of sums is that in which
     they are written.
     """
-    with configured(frame.sparkSession, {"spark.sql.streaming.unsupportedOperationCheck": "false"}):  # it is for plans that are run
-        plan = frame._jdf.queryExecution().optimizedPlan()
+    execution = frame._jdf.queryExecution()
+    plan = execution.sparkSession().sessionState().optimizer().execute(execution.analyzed())  # its own optimizedPlan() refuses streams
     return {
         "format": _FORMAT,
         "sources": list(query.sources),

@@ -6,24 +6,36 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import lifetime, sinks, tables
 from spark_jobs.session import state_conf
 from spark_jobs.settings import Settings
-from spark_jobs.streaming import fingerprint
-from spark_jobs.streaming.queries import QUERIES, LiveQuery
+from spark_jobs.streaming import fingerprint, savepoints, upgrade
+from spark_jobs.streaming.queries import BY_NAME, QUERIES, LiveQuery
 from spark_jobs.streaming.running import Intake, Live, build
 from spark_jobs.times import to_micros
 from tests.frames import at
 from tests.spark import lake
 from tests.spark.rows import Record, message
 
+DAILY, PAIRS = BY_NAME["daily_totals"], BY_NAME["debit_credit_pairs"]
+
 
 @contextmanager
 def live_session(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of the tests, with the settings of the live queries; one partition of state."""
     with sinks.configured(spark, state_conf() | {"spark.sql.shuffle.partitions": "1"}):
+        yield spark
+
+
+@contextmanager
+def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session for live queries, of which there are but two: daily_totals and debit_credit_pairs."""
+    with live_session(spark), pytest.MonkeyPatch.context() as patch:
+        for module in (savepoints, upgrade):
+            patch.setattr(module, "QUERIES", (DAILY, PAIRS))
         yield spark
 
 

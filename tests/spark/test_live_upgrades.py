@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,19 +15,14 @@ from spark_jobs import tables
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.gold import pairs, windows
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import fingerprint, places, queries, savepoints, upgrade
-from spark_jobs.streaming.queries import BY_NAME, LiveQuery, Reader
-from tests.spark.live import arrive, fingerprint_of, live_session, run_live, written
-
-DAILY, PAIRS = BY_NAME["daily_totals"], BY_NAME["debit_credit_pairs"]
+from spark_jobs.streaming import fingerprint, places, queries, upgrade
+from spark_jobs.streaming.queries import LiveQuery, Reader
+from tests.spark.live import DAILY, PAIRS, arrive, fingerprint_of, run_live, session_of_two, written
 
 
 @pytest.fixture
-def live(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
-    """A session for live queries, of which there are two."""
-    for module in (savepoints, upgrade):
-        monkeypatch.setattr(module, "QUERIES", (DAILY, PAIRS))
-    with live_session(spark):
+def live(spark: SparkSession) -> Iterator[SparkSession]:
+    with session_of_two(spark):
         yield spark
 
 
@@ -117,6 +113,15 @@ def test_sizes_are_in_the_fingerprint(
     assert {
         query.name for query in queries.QUERIES if fingerprint.differences(before[query.name], fingerprint_of(live, settings, query))
     } == changed
+
+
+def test_fingerprints_may_be_taken_side_by_side(live: SparkSession, settings: Settings) -> None:
+    """As the queries do, which start together."""
+    tables.ensure_tables(settings, tables.LIVE)
+    one_by_one = [fingerprint_of(live, settings, query) for query in queries.QUERIES]
+    with ThreadPoolExecutor(len(queries.QUERIES)) as pool:
+        for _ in range(3):
+            assert list(pool.map(lambda query: fingerprint_of(live, settings, query), queries.QUERIES)) == one_by_one
 
 
 def test_new_code_goes_on_with_the_state_or_is_refused_before_it_writes(live: SparkSession, settings: Settings) -> None:

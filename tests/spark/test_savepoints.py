@@ -12,21 +12,16 @@ from pyspark.sql import SparkSession
 from spark_jobs import sinks, tables
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import fingerprint, places, resets, savepoints, upgrade
-from spark_jobs.streaming.queries import BY_NAME
+from spark_jobs.streaming import fingerprint, places, resets, savepoints
 from tests.spark import lake
-from tests.spark.live import arrive, fingerprint_of, live_session, rows, run_live, written
+from tests.spark.live import DAILY, PAIRS, arrive, fingerprint_of, rows, run_live, session_of_two, written
 
-DAILY, PAIRS = BY_NAME["daily_totals"], BY_NAME["debit_credit_pairs"]
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def live(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
-    """A session for live queries, of which there are two."""
-    for module in (savepoints, upgrade):
-        monkeypatch.setattr(module, "QUERIES", (DAILY, PAIRS))
-    with live_session(spark):
+def live(spark: SparkSession) -> Iterator[SparkSession]:
+    with session_of_two(spark):
         yield spark
 
 
