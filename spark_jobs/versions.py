@@ -24,7 +24,7 @@ def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bo
 def is_upkeep(path: Path, version: int) -> bool:
     """Whether the commit of a version left all rows as they were; no, where it is not there to tell."""
     lines = _commit(path, version)
-    return bool(lines) and (operation_of(path, version) in UPKEEP or not any(line.startswith(_FILES) for line in lines))
+    return bool(lines) and (_told(lines).get("operation") in UPKEEP or not any(line.startswith(_FILES) for line in lines))
 
 
 def has_changes_from(path: Path, version: int) -> bool:
@@ -71,7 +71,10 @@ def _commit(path: Path, version: int) -> list[str]:
 
 def _commit_info(path: Path, version: int) -> dict[str, Any]:
     """What the commit of a version says of itself, what its writer put into userMetadata included; nothing where it is not there."""
-    lines = _commit(path, version)
+    return _told(_commit(path, version))
+
+
+def _told(lines: Iterable[str]) -> dict[str, Any]:
     told: dict[str, Any] = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
     try:
         return {**json.loads(told.get("userMetadata") or "{}"), **told}

@@ -53,17 +53,17 @@ def application(query: LiveQuery, number: int) -> str:
 def read(settings: Settings, query: LiveQuery) -> Generation | None:
     """The generation in use, None where the query never ran. Raises LedgerError when its table knows one, and the checkpoint is gone."""
     folder = places.root(settings) / query.name
-    path = query.table.path(settings)
+    table = _delta(settings, query.table)
     try:
         facts: dict[str, Any] = json.loads((folder / GENERATION).read_text())
         found = Generation(query, folder, int(facts["number"]), facts["fingerprint"])
     except FileNotFoundError:
-        if DeltaTable.is_deltatable(str(path)) and DeltaTable(str(path)).file_uris():
+        if table is not None and table.file_uris():
             raise _lost(query, f"{folder / GENERATION} is missing") from None
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise _lost(query, f"{folder / GENERATION} cannot be read ({error})") from None
-    written = DeltaTable(str(path)).transaction_version(found.application) if DeltaTable.is_deltatable(str(path)) else None
+    written = table.transaction_version(found.application) if table is not None else None
     planned = checkpoint_files.last(found.folder, "offsets")
     if written is not None and planned < written:
         raise _lost(query, f"{found.folder} reaches to batch {planned}, {query.table.name} has batch {written}")
@@ -125,11 +125,15 @@ def _newest_intake(settings: Settings) -> int:
 
 def _unused(settings: Settings, table: Table, name: Callable[[int], str], number: int) -> int:
     """The first number, from one on, by whose transaction identifier nothing was written to a table."""
-    path = str(table.path(settings))
-    delta = DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+    delta = _delta(settings, table)
     while delta is not None and delta.transaction_version(name(number)) is not None:
         number += 1
     return number
+
+
+def _delta(settings: Settings, table: Table) -> DeltaTable | None:
+    path = str(table.path(settings))
+    return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
 
 
 def _intake(number: int) -> str:
