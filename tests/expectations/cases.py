@@ -15,7 +15,7 @@ from tests.expectations.warehouse import (
     run_of,
     transaction,
 )
-from tests.expectations.warning_cases import stale, strangers, volume_cases
+from tests.expectations.warning_cases import many_conflicting, stale, strangers, volume_cases
 
 
 def bronze_cases(topic: str) -> list[Case]:
@@ -135,6 +135,8 @@ TRANSACTIONS = [
     case(D, "repeated_coordinates", again(D)),
     case(D, "missing_firsts", put(D, first_offset=5)),
     case(D, "duplicates_before_firsts", put(D, _batch=1, _offset=-1)),
+    case(D, "conflicting_per_thousand", many_conflicting(others=6000), "-warning"),
+    case(D, "conflicting_per_thousand", many_conflicting(others=4000), "-critical"),
     case(L, "missing_coordinates rows_not_in_silver", put(L, _offset=None)),
     case(L, "missing_values", put(L, watermark_at=None)),
     case(L, "rows_in_time wrong_lateness", put(L, late_by_seconds=Decimal(0))),

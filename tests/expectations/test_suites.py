@@ -16,6 +16,7 @@ from spark_jobs.written import Written, open_query
 from tests.expectations.cases import CASES
 from tests.expectations.changes import Case
 from tests.expectations.warehouse import LOADED, at, bronze, good_rows, settings_of, table_named, write
+from tests.expectations.warning_cases import many_conflicting
 
 pytestmark = pytest.mark.xdist_group("expectations")
 
@@ -58,6 +59,17 @@ def test_a_batch_that_fills_a_hole_skips_nothing(tmp_path: Path) -> None:
     assert measure_table(suite, query).values == {"skipped_offsets": 1}
     (first,) = (measure.first for measure in suite.measures)
     assert [*query(first or "").to_pylist()[0].values()] == ["transactions/0 between 5 and 7"]
+
+
+@pytest.mark.parametrize(("conflicting", "others", "found"), [(99, 0, 0), (100, 0, 962), (100, 19896, 5), (100, 4896, 20), (100, 4895, 21)])
+def test_a_few_conflicting_duplicates_count_as_none(tmp_path: Path, conflicting: int, others: int, found: int) -> None:
+    """Of the valid rows, which are the four good ones, and the duplicates."""
+    settings, rows = settings_of(tmp_path), good_rows()
+    rows["silver.transactions_duplicates"][0]["is_conflicting"] = True
+    many_conflicting(others, conflicting - 1)(rows)
+    write(settings, {name: rows[name] for name in ("silver.transactions", "silver.transactions_duplicates")})
+    suite = read_suite("silver.transactions_duplicates").about({"conflicting_per_thousand"})
+    assert measure_table(suite, query_of(tmp_path, suite.table)).values == {"conflicting_per_thousand": found}
 
 
 @pytest.mark.parametrize("table", NAMES)

@@ -34,6 +34,18 @@ def strangers(count: int, **known: str) -> Change:
     return change
 
 
+def many_conflicting(others: int, conflicting: int = 100) -> Change:
+    """Duplicates of one transaction, of which some conflict with it."""
+
+    def change(rows: Rows) -> None:
+        duplicates = rows["silver.transactions_duplicates"]
+        first = duplicates[0]
+        for number in range(conflicting + others):
+            duplicates.append(first | at(0, 1000 + number, 2) | {"is_conflicting": number < conflicting})
+
+    return change
+
+
 def stale(rows: Rows) -> None:
     """A second more than a day old, as Kafka says."""
     for row in rows["bronze.transactions"]:
