@@ -21,6 +21,7 @@ from spark_jobs.faults import kill_point
 from spark_jobs.layout import order_of
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
+from spark_jobs.values import to_rows
 
 log = logging.getLogger(__name__)
 
@@ -58,18 +59,27 @@ def files_of(settings: Settings, table: Table) -> list[DataFile]:
 
     Of gold the largest: a row that came late, of which any file may have some, says nothing of where the others are.
     """
-    found = pa.table(DeltaTable(str(table.path(settings))).get_add_actions(flatten=True)).to_pylist()
+    actions = pa.table(DeltaTable(str(table.path(settings))).get_add_actions(flatten=True))
     first = f"{'max' if table.layer == 'gold' else 'min'}.{(order_of(table) or ('',))[0]}"
+    partitions = [f"partition.{name}" for name in table.partitioned_by]
+    places = _numbers(actions[first]) if first in actions.column_names else [None] * len(actions)
     return [
         DataFile(
             path=file["path"],
-            partition="/".join(f"{name}={file[f'partition.{name}']}" for name in table.partitioned_by),
+            partition="/".join(f"{name.removeprefix('partition.')}={file[name]}" for name in partitions),
             bytes=file["size_bytes"],
             rows=file["num_records"] or 0,
-            place=file.get(first),
+            place=place,
         )
-        for file in found
+        for file, place in zip(to_rows(actions.select(["path", "size_bytes", "num_records", *partitions])), places, strict=True)
     ]
+
+
+def _numbers(values: pa.ChunkedArray) -> list[Any]:
+    """Values in an order of their own; dates and times as numbers, because Python does not have all of them."""
+    if pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
+    return list(values.to_pylist())
 
 
 def plan(files: Iterable[DataFile], target: int, released: int | None = None) -> list[list[DataFile]]:

@@ -18,6 +18,8 @@ from spark_jobs.settings import Settings
 from spark_jobs.silver.rebuild import rebuild_silver, stage
 from spark_jobs.silver.topics import TOPICS
 from spark_jobs.tables import Table
+from spark_jobs.times import midnight, to_micros
+from spark_jobs.values import Beyond, to_rows
 
 _COUNT = Template("select count(*) as n from t where $time >= $start and $time < $end")
 _MOMENT = Template("arrow_cast('$time', 'Timestamp(Microsecond, Some(\"UTC\"))')")
@@ -68,7 +70,9 @@ def _told(settings: Settings, table: Table, order: Order) -> list[str]:
         start = start.replace(hour=0, minute=0, second=0, microsecond=0)
     start_text, end_text = (_MOMENT.substitute(time=time.isoformat()) for time in (start, order.end))
     rows = control.query(delta, _COUNT.substitute(time=table.time_column, start=start_text, end=end_text))["n"][0].as_py()
-    files = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
+    files = to_rows(actions.select(["path", *bounds]))
     held = sum(_overlaps(file, table.time_column, start, order.end) for file in files)
     return [f"{rows} {'windows' if table in _WINDOWS else 'rows'} in {held} of {len(files)} files"]
 
@@ -78,6 +82,10 @@ def _overlaps(file: Mapping[str, Any], time: str, start: datetime, end: datetime
     least, most = file.get(f"min.{time}"), file.get(f"max.{time}")
     if least is None or most is None:
         return True
-    if isinstance(least, datetime):
-        return least < end and most >= start
-    return isinstance(least, date) and least <= end.date() and most >= start.date()
+    return _micros(least) < to_micros(end) and _micros(most) >= to_micros(start)
+
+
+def _micros(value: date | Beyond) -> int:
+    if isinstance(value, Beyond):
+        return value.micros
+    return to_micros(value if isinstance(value, datetime) else midnight(value))

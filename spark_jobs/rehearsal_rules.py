@@ -19,6 +19,7 @@ from spark_jobs.errors import SettingsError, first_line
 from spark_jobs.rehearsal import Moment, conclude, find_moments, judge_moments, tell
 from spark_jobs.settings import Settings
 from spark_jobs.tables import ACCOUNTS_QUARANTINE, ARRIVAL, CUSTOMERS_QUARANTINE, LAYERS, TRANSACTIONS_QUARANTINE, Table
+from spark_jobs.values import to_rows
 
 ROWS_SHOWN = 20
 _QUARANTINES = {"transactions": TRANSACTIONS_QUARANTINE, "customers": CUSTOMERS_QUARANTINE, "accounts": ACCOUNTS_QUARANTINE}
@@ -128,4 +129,4 @@ def _more(count: int) -> str:
 
 
 def _ask(builder: QueryBuilder, sql: str) -> list[dict[str, Any]]:
-    return list(pa.table(builder.execute(sql).read_all()).to_pylist())
+    return to_rows(pa.table(builder.execute(sql).read_all()))

@@ -120,8 +120,9 @@ def unreleased_since(settings: Settings) -> datetime | None:
     for table in BRONZE:
         path = str(table.path(settings))
         if DeltaTable.is_deltatable(path):
-            files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
-            moments += [file["min._ingested_at"] for file in files if (file.get("max._batch") or 0) > _last_batch(release, table)]
+            files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+            known = files.select(["min._ingested_at", "max._batch"]).to_pylist() if files.num_rows else []
+            moments += [file["min._ingested_at"] for file in known if (file["max._batch"] or 0) > _last_batch(release, table)]
     return min(moments, default=None)
 
 

@@ -29,11 +29,12 @@ class Warehouse:
         from deltalake import DeltaTable  # both take their time, and Airflow starts without them
 
         from spark_jobs import control
+        from spark_jobs.values import to_rows
 
         text = Template(sql).substitute({name: _literal(value) for name, value in words.items()})
         path = str(table.path(self.settings))
         try:
-            return control.query(DeltaTable(path), text).to_pylist() if DeltaTable.is_deltatable(path) else []
+            return to_rows(control.query(DeltaTable(path), text)) if DeltaTable.is_deltatable(path) else []
         except Exception as error:  # whatever is wrong with one table, the page shows the others
             log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
             log.debug("", exc_info=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.values import to_list
+
 _FIRST_ROWS = 1000
 
 
@@ -16,7 +18,7 @@ def lay_out(schema: pa.Schema, batches: Iterable[pa.RecordBatch], most: int | No
 
     No more than `most` rows, and `widest` characters of a cell. Columns are as wide as the first thousand rows need.
     """
-    rows = (values for batch in batches for values in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    rows = (values for batch in batches for values in zip(*(to_list(column) for column in batch.columns), strict=True))
     if schema.names == ["plan_type", "plan"]:  # of EXPLAIN: pictures of many lines
         yield from (line for _, plan in rows for line in plan.splitlines())
         return

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.bronze.texts import Texts
 from spark_jobs.errors import SettingsError, first_line
+from spark_jobs.values import to_list
 
 _KINDS = (".csv", ".parquet")
 _LONGEST_FIELD = 2**24
@@ -99,7 +100,7 @@ def _texts(column: pa.Array) -> Sequence[str | None]:
     if pa.types.is_dictionary(kind):
         return _texts(column.cast(kind.value_type))
     if pa.types.is_nested(kind):
-        return [None if value is None else json.dumps(value, default=str, ensure_ascii=False) for value in column.to_pylist()]
+        return [None if value is None else json.dumps(value, default=str, ensure_ascii=False) for value in to_list(column)]
     if pa.types.is_timestamp(kind):
         column = pc.strftime(column.cast(pa.timestamp(kind.unit, "UTC")), "%Y-%m-%d %H:%M:%S")
     elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):

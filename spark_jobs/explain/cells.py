@@ -17,6 +17,7 @@ from spark_jobs.explain.moment import Row, Session
 from spark_jobs.explain.text import shown
 from spark_jobs.masking import mask_error
 from spark_jobs.tables import Table
+from spark_jobs.values import DAY, Beyond
 
 MOST_CELLS = 10
 _COUNT = Template("select count(*) as n from cell where ($where\n)")
@@ -60,6 +61,8 @@ def literal(value: Any) -> str:
             return "null"
         case datetime():
             return f"arrow_cast('{value.replace(tzinfo=None).isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+        case Beyond(micros, is_date):
+            return f"arrow_cast({micros // DAY}, 'Date32')" if is_date else f"arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
         case date():
             return f"date '{value.isoformat()}'"
         case int() | Decimal():

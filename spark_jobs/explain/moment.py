@@ -14,6 +14,7 @@ from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.releases import Release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
+from spark_jobs.values import to_rows
 from spark_jobs.versions import hold_same_rows
 
 Row = dict[str, Any]
@@ -124,8 +125,7 @@ class Session:
 
     def query(self, sql: str) -> list[Row]:
         """The answer's rows. Raises DeltaError, ArrowException or OSError when there is none."""
-        rows: list[Row] = pa.RecordBatchReader.from_stream(self._builder.execute(sql)).read_all().to_pylist()
-        return rows
+        return to_rows(pa.RecordBatchReader.from_stream(self._builder.execute(sql)).read_all())
 
     def keep(self, name: str, sql: str) -> None:
         """Keep the answer in memory as a table; one of that name is replaced."""

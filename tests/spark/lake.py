@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spark_jobs import control, tables, written
 from spark_jobs.settings import Settings
 from spark_jobs.silver import job, rule_sets
 from spark_jobs.tables import Table
+from spark_jobs.values import to_rows
 from tests.frames import at
 from tests.gold_model import Found
 from tests.spark.rows import LOADED, Record
@@ -23,14 +25,19 @@ LOADED_AT = at(LOADED)
 Rows = list[dict[str, Any]]
 
 
-def arrive(settings: Settings, topic: str, batch: int, records: Iterable[Record], label: str | None = None) -> None:
-    """One more bronze batch of a topic (`label` is its `_topic`): its records go to the partitions 0 and 1 by turns."""
+def arrive(
+    settings: Settings, topic: str, batch: int, records: Iterable[Record], label: str | None = None, loaded: datetime | int = LOADED_AT
+) -> None:
+    """One more bronze batch of a topic (`label` is its `_topic`): its records go to the partitions 0 and 1 by turns.
+
+    `loaded` is their Kafka timestamp; one that Python has no time for as microseconds.
+    """
     table = BRONZE[topic]
     tables.ensure_tables(settings, tables.BRONZE)
     label = label or topic
     held = [row for row in rows_of(settings, table) if row["_topic"] == label]
     ends = [sum(row["_partition"] == partition for row in held) for partition in (0, 1)]
-    times = {"_timestamp": LOADED_AT, "_ingested_at": LOADED_AT, "_ingested_on": LOADED_AT.date()}
+    times = {"_timestamp": loaded, "_ingested_at": LOADED_AT, "_ingested_on": LOADED_AT.date()}
     rows = [
         {"key": key, "value": value, "_topic": label, "_partition": n % 2, "_offset": ends[n % 2] + n // 2, "_batch": batch, **times}
         for n, (key, value) in enumerate(records)
@@ -57,7 +64,7 @@ def rows_of(settings: Settings, table: Table) -> Rows:
 
 def rows_at(path: Path) -> Rows:
     """All rows of the table in a folder; none where there is no table."""
-    return control.query(DeltaTable(str(path)), "select * from t").to_pylist() if DeltaTable.is_deltatable(str(path)) else []
+    return to_rows(control.query(DeltaTable(str(path)), "select * from t")) if DeltaTable.is_deltatable(str(path)) else []
 
 
 def silver_of(settings: Settings) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from expectations.row_rules import FOLDER, read_rules
 from spark_jobs.silver.history import ACCOUNTS, CUSTOMERS, judge_messages, quarantined
@@ -89,7 +90,8 @@ BREAKERS: dict[str, dict[str, list[Record]]] = {
         "birth_date_valid": [
             written("customers", "birthDate", text)
             for text in ('""', '"1990-02-30"', '"1990-2-3"', '"13.12.1990"', '"1990-12-13\\n"', '"1990-12-13T00:00"', "19901213", "[]")
-        ],
+        ]
+        + [written("customers", "birthDate", text) for text in ('"0000-01-01"', '"0000-12-31"', '"10000-01-01"', '"-001-01-01"')],
     },
     "accounts": {
         "parseable": [(b"A00000001", b"1"), (b"A00000001", b"\xff"), (None, b"NaN")],
@@ -104,7 +106,8 @@ BREAKERS: dict[str, dict[str, list[Record]]] = {
         ],
         "district_id_whole": [written("accounts", "districtId", text) for text in ('""', '"x"', "1.5", "false", "-2147483649", "1e400")],
         "creation_date_valid": [
-            written("accounts", "creationDate", text) for text in ('""', '"2013-13-01"', '"2013-1-1"', '"2013-01-01 "', "2013", "{}")
+            written("accounts", "creationDate", text)
+            for text in ('""', '"2013-13-01"', '"2013-1-1"', '"2013-01-01 "', "2013", "{}", '"0000-12-31"')
         ],
     },
 }
@@ -128,14 +131,14 @@ GOOD: dict[str, list[Record]] = {
         (b"C00000001", None),
         message("customers", *(name for name in ("sex", "fullName", "districtId", "birthDate", "zipcode"))),
         *(written("customers", "districtId", text) for text in ("null", '"18"', "18", "18.0", "1.8e1", '"-1"', "2147483647", '"0018"')),
-        *(written("customers", "birthDate", text) for text in ("null", '"2000-02-29"')),
+        *(written("customers", "birthDate", text) for text in ("null", '"2000-02-29"', '"0001-01-01"', '"9999-12-31"')),
     ],
     "accounts": [
         message("accounts"),
         (b"A00000001", None),
         message("accounts", "districtId", "frequency", "creationDate"),
         *(written("accounts", "districtId", text) for text in ("null", "55", '"55"', "-2147483648")),
-        *(written("accounts", "creationDate", text) for text in ("null", '"2012-02-29"')),
+        *(written("accounts", "creationDate", text) for text in ("null", '"2012-02-29"', '"0001-01-01"', '"9999-12-31"')),
     ],
 }
 
@@ -193,6 +196,23 @@ def test_a_time_is_plausible_up_to_both_ends(spark: SparkSession, topic: str, fi
     records = [message(topic, **{field: time}) for _, time, _ in cases]
     found = broken(bronze(spark, topic, records, loaded="2013-05-01 00:00:00"), topic)
     assert list(zip([name for name, _, _ in cases], found, strict=True)) == [(name, rules) for name, _, rules in cases]
+
+
+@pytest.mark.parametrize(("topic", "field"), [("transactions", "eventTime"), ("customers", "updateTime"), ("accounts", "updateTime")])
+def test_no_time_from_the_year_2262_on_is_plausible(spark: SparkSession, topic: str, field: str) -> None:
+    """Where a topic keeps the time of its producers, a record's own may be any: that of a deletion, too."""
+    last = 9_214_646_399_999
+    rule = "event_time_plausible" if topic == "transactions" else "update_time_plausible"
+    records = [message(topic, **{field: time}) for time in (last, last + 1)]
+    deletions: list[Record] = [] if topic == "transactions" else [(records[0][0], None)]
+
+    def judged_at(micros: int) -> list[list[str]]:
+        rows = bronze(spark, topic, [*records, *deletions]).withColumn("_timestamp", F.timestamp_micros(F.lit(micros)))
+        return broken(rows, topic)
+
+    assert judged_at(1000 * last + 999) == [[], [rule], *([] for _ in deletions)]
+    assert judged_at(1000 * last + 1000) == [[], [rule], *([rule] for _ in deletions)]
+    assert judged_at(2**63 - 1) == [[], [rule], *([rule] for _ in deletions)]
 
 
 @pytest.mark.parametrize("topic", BREAKERS)
