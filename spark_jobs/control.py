@@ -3,14 +3,25 @@
 import json
 from collections.abc import Iterable
 from datetime import datetime
+from string import Template
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 
-from spark_jobs import leases
+from spark_jobs import leases, schema
+from spark_jobs.ddl import parse_columns
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
+
+_WITH_NULLS = Template("create view $name as select *, $nulls from ${name}_found")
+# A null of these types in DataFusion's words; the others have Spark's names there, too.
+_NULLS = {
+    "string": "cast(null as varchar)",
+    "binary": "cast(null as bytea)",
+    "timestamp": "arrow_cast(null, 'Timestamp(Microsecond, Some(\"UTC\"))')",
+    "array<string>": "null",
+}
 
 
 def read(settings: Settings, table: Table) -> pa.Table:
@@ -18,15 +29,27 @@ def read(settings: Settings, table: Table) -> pa.Table:
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return _schema(table).empty_table()
-    return query(DeltaTable(path), "select * from t").cast(_schema(table))
+    found = query(DeltaTable(path), "select * from t", table)
+    return found.select(table.columns).cast(_schema(table))
 
 
-def query(table: DeltaTable, sql: str) -> pa.Table:
-    """What SQL (DataFusion) says of a table, which it calls `t`; text comes as string views.
+def query(table: DeltaTable, sql: str, declared: Table | None = None) -> pa.Table:
+    """What SQL (DataFusion) says of a table, which it calls `t`; text comes as string views. See `register` for `declared`.
 
     Not by a PyArrow data set: after one, a process sometimes aborts when it exits (3 of 200 times on a busy machine).
     """
-    return pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
+    return pa.table(register(QueryBuilder(), "t", table, declared).execute(sql).read_all())
+
+
+def register(session: QueryBuilder, name: str, table: DeltaTable, declared: Table | None) -> QueryBuilder:
+    """Give a session a table, with all columns that it is declared with: those that one of an older warehouse lacks are null."""
+    lacking = schema.lacking(declared, table) if declared else []
+    session.register(f"{name}_found" if lacking else name, table)
+    if lacking and declared:
+        kinds = {column: kind for column, kind, _ in parse_columns(declared.ddl)}
+        nulls = ", ".join(f'{_NULLS.get(kinds[column], f"cast(null as {kinds[column]})")} as "{column}"' for column in lacking)
+        session.execute(_WITH_NULLS.substitute(name=name, nulls=nulls))
+    return session
 
 
 def count(table: DeltaTable) -> int:
@@ -45,7 +68,7 @@ def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa
 
 def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
-    ensure_tables(settings, [table])
+    ensure_tables(settings, [table], is_held=True)
     target = DeltaTable(str(table.path(settings)))
     done = target.transaction_version(once[0]) if once else None
     if once and done is not None and done >= once[1]:
@@ -57,7 +80,7 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
 
 def generation(settings: Settings) -> int:
     """How often silver and gold were set back to a release, plus one. It rises with every roll-back and never falls."""
-    return max((int(row["generation"]) for row in read(settings, DECISIONS).to_pylist()), default=1)
+    return max((int(row["generation"] or 1) for row in read(settings, DECISIONS).to_pylist()), default=1)
 
 
 def application(settings: Settings, name: str) -> str:

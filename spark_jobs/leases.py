@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from spark_jobs.errors import LeaseHeld
 from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.table import Table
 
 log = logging.getLogger(__name__)
 

@@ -35,6 +35,7 @@ from spark_jobs.tables import (
     SILVER_INDEXES,
     SILVER_OWNED,
     Table,
+    ensure_tables,
 )
 from spark_jobs.verdicts import next_moment
 from spark_jobs.versions import hold_same_rows, set_back
@@ -65,7 +66,7 @@ def finish(settings: Settings) -> None:
         for table in GOLD:
             _restore(settings, table, released, follows)
         _keep(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
-        _keep(settings, REDRIVES, lambda row: row["_silver_version"] <= released.get(row["table"], -1))
+        _keep(settings, REDRIVES, lambda row: (row["_silver_version"] or 0) <= released.get(row["table"], -1))
         _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
         _restore_verdicts(settings, decision, released)
         kill_point("before the roll-back is done")
@@ -101,6 +102,7 @@ def _restore(settings: Settings, table: Table, released: dict[str, int], follows
         app_transactions=[Transaction(*each) for each in follows.items()] if table.name in released or not released else None,
     )
     set_back(delta, version, table.partitioned_by, commit)
+    ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
     kill_point(f"after roll-back of {table.name}")
 
 

@@ -25,6 +25,7 @@ from spark_jobs import (
     releases,
     retention,
     rollback,
+    schema,
     tables,
     times,
     written,
@@ -51,7 +52,11 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
-        JOBS[options.name](read_settings(), options)
+        settings = read_settings()
+        schema.refuse_newer(settings)
+        if options.name not in _READING:
+            schema.bring_up(settings, tables.EVERY)
+        JOBS[options.name](settings, options)
         return 0
     except LedgerError as error:
         log.error("%s", error)
@@ -220,6 +225,7 @@ _JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
     *(run_live, run_live_control, run_state, run_upgrade, run_savepoint),
     *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export),
 )
+_READING = ("explain", "export", "state")  # they write no table
 JOBS = {job.__name__.removeprefix("run_"): job for job in _JOBS}
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import control
+from spark_jobs.ddl import parse_columns
 from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
@@ -24,7 +25,13 @@ def read_table(spark: SparkSession, settings: Settings, table: Table, version: i
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
-    return reader.load(str(table.path(settings)))
+    return with_columns_of(table, reader.load(str(table.path(settings))))
+
+
+def with_columns_of(table: Table, rows: DataFrame) -> DataFrame:
+    """Rows of a table with all columns that it is declared with: those that an older version of it lacks are null."""
+    lacking = {name: F.lit(None).cast(kind) for name, kind, _ in parse_columns(table.ddl) if name not in rows.columns}
+    return rows.withColumns(lacking) if lacking else rows
 
 
 def between(time: str | Column, start: datetime, end: datetime) -> Column:

@@ -1,14 +1,12 @@
-"""What a Delta table of the pipeline is: a name, columns, keys, layout; and how it is made. tables.py declares each."""
+"""What a Delta table of the pipeline is: a name, columns, keys, layout. tables.py declares each."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import deltalake
 
 from spark_jobs.ddl import delta_struct, parse_columns
-from spark_jobs.lifetimes import lifetimes
 from spark_jobs.settings import Settings
 
 LAYERED = ("bronze", "silver", "gold")
@@ -54,18 +52,3 @@ class Table:
     def delta_schema(self) -> deltalake.Schema:
         """The schema for readers and writers that need no Spark."""
         return deltalake.Schema.from_json(json.dumps(delta_struct(self.ddl)))
-
-
-def ensure_tables(settings: Settings, tables: Iterable[Table]) -> None:
-    """Make the tables that do not exist yet, empty, with their schema and properties; the others stay as they are."""
-    for table in tables:
-        path = str(table.path(settings))
-        if not deltalake.DeltaTable.is_deltatable(path):
-            deltalake.DeltaTable.create(
-                path,
-                schema=table.delta_schema(),
-                mode="ignore",
-                partition_by=list(table.partitioned_by),
-                name=table.name,
-                configuration=table.properties | (lifetimes(settings) if table.layer in LAYERED else {}),
-            )

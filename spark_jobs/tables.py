@@ -5,8 +5,8 @@ A table lies at `<warehouse>/<layer>/<name>`. Columns are `name type` pairs in S
 
 from dataclasses import replace
 
+from spark_jobs.schema import ensure_tables as ensure_tables
 from spark_jobs.table import Table as Table
-from spark_jobs.table import ensure_tables as ensure_tables
 
 ARRIVAL = ("_batch", "_topic", "_partition", "_offset")  # the order of arrival
 _COORDINATES = "_topic string, _partition int, _offset bigint, _batch bigint"

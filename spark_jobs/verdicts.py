@@ -79,6 +79,7 @@ def _read_verdicts(settings: Settings) -> list[dict[str, Any]]:
     if not DeltaTable.is_deltatable(verdicts):
         return []
     ensure_tables(settings, [DECISIONS])
-    builder = QueryBuilder().register("verdicts", DeltaTable(verdicts)).register("decisions", DeltaTable(decisions))
+    builder = control.register(QueryBuilder(), "verdicts", DeltaTable(verdicts), QUALITY_RESULTS)
+    control.register(builder, "decisions", DeltaTable(decisions), DECISIONS)
     rows: list[dict[str, Any]] = pa.table(builder.execute(_THAT_MATTER).read_all()).to_pylist()
     return rows

@@ -95,7 +95,7 @@ def open_query(
             return
         table = tables[name]
         folder = (instead or {}).get(table.name, table.path(settings))
-        builder.register(f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)))
+        control.register(builder, f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)), table)
         follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
         upto, within = "true", "true"
         if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
@@ -118,7 +118,7 @@ def open_query(
             add_view("written", f"written_{own}", "true")
             ready.add("written")
         if "control_batches" in words and "control_batches" not in ready:
-            builder.register("control_batches", DeltaTable(str(BATCHES.path(settings))))
+            control.register(builder, "control_batches", DeltaTable(str(BATCHES.path(settings))), BATCHES)
             ready.add("control_batches")
         return pa.table(builder.execute(sql).read_all())
 
@@ -258,7 +258,9 @@ def _is_amended(settings: Settings, layer: str, passed: Iterable[Mapping[str, An
     newest = list(backfills.changed_versions(settings).items())
     path = str(REDRIVES.path(settings))
     if DeltaTable.is_deltatable(path):
-        redriven = control.query(DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"').to_pylist()
+        redriven = control.query(
+            DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"', REDRIVES
+        ).to_pylist()
         newest += [(row["table"], row["version"]) for row in redriven]
     return any(version > known[name] for name, version in newest if name in known)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.row_rules import read_rules
+from spark_jobs.schema import SCHEMA_VERSION
 from spark_jobs.settings import ROOT
 from spark_jobs.tables import BRONZE, CONTROL, LAYERS, LIVE, SILVER_INDEXES, Table
 
@@ -70,6 +71,13 @@ def tables_page() -> Iterable[str]:
     yield "# Tables"
     yield ""
     yield MADE.format(source="spark_jobs/tables.py")
+    yield ""
+    yield f"The warehouse has a schema version, {SCHEMA_VERSION} at present: the number in the file `$LEDGER_WAREHOUSE/schema_version`,"
+    yield "which every change of a table's columns raises. A job refuses a warehouse that has a newer one than it knows (exit code 1)."
+    yield "To the tables of an older warehouse, which has a smaller number or no such file, every job first adds the columns that they"
+    yield "lack, each under the table's lease; they are null in the rows that were there. Another difference (a type, a column that"
+    yield "is not declared, the partitions) is refused with all differences in one line, and nothing is changed. `explain`, `export`,"
+    yield "`make sql` and the page *Quality* add nothing: columns that a control table lacks are null there."
     yield ""
     yield "Delta tables at `$LEDGER_WAREHOUSE/<layer>/<table>`. Times are UTC. `_topic`, `_partition` and `_offset` name a Kafka record,"
     yield "`_batch` the bronze micro-batch that brought it."

@@ -34,7 +34,7 @@ class Warehouse:
         text = Template(sql).substitute({name: _literal(value) for name, value in words.items()})
         path = str(table.path(self.settings))
         try:
-            return to_rows(control.query(DeltaTable(path), text)) if DeltaTable.is_deltatable(path) else []
+            return to_rows(control.query(DeltaTable(path), text, table)) if DeltaTable.is_deltatable(path) else []
         except Exception as error:  # whatever is wrong with one table, the page shows the others
             log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
             log.debug("", exc_info=True)

@@ -13,7 +13,7 @@ from typing import TextIO
 from include.reader.layout import lay_out
 from include.reader.release import ReleaseReader, open_release
 from include.reader.statements import QueryError, split
-from spark_jobs import kept, retention
+from spark_jobs import kept, retention, schema
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
@@ -57,6 +57,7 @@ class Prompt:
     """Stays on its release until told otherwise."""
 
     def __init__(self, settings: Settings, release: str | None = None, is_person: bool = False) -> None:
+        schema.refuse_newer(settings)
         self.settings = settings
         self.is_person = is_person
         self.reader = self._open(release)

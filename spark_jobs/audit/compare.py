@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField
 
 from spark_jobs.audit.queries import query
+from spark_jobs.sources import with_columns_of
 from spark_jobs.tables import Table
 
 SHOWN = 10  # rows of a table that are told
@@ -47,7 +48,7 @@ class Comparison:
 def compare(spark: SparkSession, table: Table, expected: DataFrame, found: DataFrame) -> Comparison:
     """Compare all columns of a table; null is a value, and how often a row is there counts. Personal values are not in the examples."""
     columns = ", ".join(f"`{name}`" for name in table.columns)
-    counted = query(spark, _COUNTED, {"columns": columns}, expected=expected, found=found)
+    counted = query(spark, _COUNTED, {"columns": columns}, expected=expected, found=with_columns_of(table, found))
     rows, missing, unexpected = query(spark, _SUMS, counted=counted).collect()[0]
     examples = _examples(table, counted.where("_expected <> _found")) if missing + unexpected else ()
     return Comparison(rows, missing, unexpected, tuple(examples))

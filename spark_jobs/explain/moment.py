@@ -89,7 +89,7 @@ class Moment:
         if not DeltaTable.is_deltatable(path):
             return []
         sql = _RUNS.substitute(names=", ".join(f"'{name}'" for name in names))
-        return self._of_release(control.query(DeltaTable(path), sql).to_pylist(), self._is_run_of_release)
+        return self._of_release(control.query(DeltaTable(path), sql, tables.BATCHES).to_pylist(), self._is_run_of_release)
 
     def redrives(self) -> list[Row]:
         """The rows of control.redrives that are part of it."""

@@ -14,7 +14,7 @@ from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.export.days import Range
 from spark_jobs.releases import Release
 from spark_jobs.settings import Settings
-from spark_jobs.sources import between
+from spark_jobs.sources import between, with_columns_of
 from spark_jobs.tables import BY_NAME
 from spark_jobs.written import source_of
 
@@ -76,4 +76,5 @@ def _read(spark: SparkSession, settings: Settings, release: Release, name: str) 
     except LedgerError as error:
         raise SettingsError(str(error)) from None
     size = sum(pa.table(table.get_add_actions()).column("size_bytes").to_pylist())
-    return spark.read.format("delta").option("versionAsOf", table.version()).load(table.table_uri), size
+    rows = spark.read.format("delta").option("versionAsOf", table.version()).load(table.table_uri)
+    return with_columns_of(BY_NAME[name], rows), size

@@ -181,7 +181,7 @@ def _newest_event(settings: Settings) -> datetime | None:
     known = backfilled if backfilled and (not done or backfilled["last_batch"] >= done[0]["last_batch"]) else done[0] if done else None
     since = backfilled["version"] if backfilled and known is backfilled else -1  # of other topics no event time is recorded
     sql = _NEWEST_REDRIVEN.substitute(version=since)
-    redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), sql)
+    redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), sql, tables.REDRIVES)
     moments = [known["_newest_event_at"] if known else None, redriven["newest"][0].as_py()]
     return max((moment for moment in moments if moment is not None), default=None)
 

@@ -19,7 +19,7 @@ from spark_jobs.settings import Settings
 from spark_jobs.streaming import checkpoints, places
 from spark_jobs.streaming.fingerprint import Fingerprint
 from spark_jobs.streaming.queries import BY_NAME
-from spark_jobs.tables import LIVE, LIVE_TRANSACTIONS, Table
+from spark_jobs.tables import LIVE, LIVE_TRANSACTIONS, Table, ensure_tables
 from spark_jobs.versions import set_back
 from spark_jobs.whole_files import write_whole
 
@@ -97,6 +97,7 @@ def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
         delta.delete(commit_properties=commit)
     else:
         set_back(delta, new.version, table.partitioned_by, commit)
+        ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
     kill_point(f"after reset of {table.name}")
 
 
