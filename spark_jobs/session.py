@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import SettingsError
-from spark_jobs.settings import ROOT, Settings
+from spark_jobs.settings import CLUSTER_SECRET, ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 JARS = ROOT / ".jars" / "spark"
 S3_JARS = ROOT / ".jars" / "s3"
 LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
+RPC = {  # as in include/spark/cluster.conf: whoever reaches a port of Spark's must know the secret
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+}
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
@@ -23,14 +30,14 @@ def submit_conf(settings: Settings) -> dict[str, str]:
     """What a driver must know before it starts, for `spark-submit --conf` as for a session that Python starts.
 
     The jars are put on the class path as they lie (no resolution, no copying). On a local master the driver
-    listens on loopback only.
+    listens on loopback only, with a secret that Spark draws; the secret of a standalone cluster is in the environment.
     """
     conf = {
         "spark.driver.memory": "1g",
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
         "spark.driver.extraJavaOptions": " ".join(_java_options()),
-        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -42,9 +49,12 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.stopTimeout": "60s",
+        **RPC,
     }
     if settings.spark_master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.spark_master.startswith("spark://"):
+        conf["spark.authenticate.secret"] = f"see {CLUSTER_SECRET}"  # Spark wants a value here, and takes the one of the environment
     return conf
 
 

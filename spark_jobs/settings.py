@@ -11,6 +11,7 @@ from pathlib import Path
 from spark_jobs.errors import SettingsError
 
 ROOT = Path(__file__).resolve().parent.parent
+CLUSTER_SECRET = "_SPARK_AUTH_SECRET"  # the variable that Spark's own processes read
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             wrong.append(f"{name}: found {_masked(text)!r}, expected {expected}")
         return text
 
-    home = Path(values.get("LEDGER_HOME", ROOT / ".ledger")).expanduser().absolute()
+    home = _folder(values, "LEDGER_HOME", ROOT / ".ledger", wrong)
     embedded = _embedded_endpoints(home)
     master = matching(
         "LEDGER_SPARK_MASTER",
@@ -131,8 +132,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     )
     settings = Settings(
         home=home,
-        warehouse=Path(values.get("LEDGER_WAREHOUSE", home / "warehouse")).expanduser().absolute(),
-        checkpoints=Path(values.get("LEDGER_CHECKPOINTS", home / "checkpoints")).expanduser().absolute(),
+        warehouse=_folder(values, "LEDGER_WAREHOUSE", home / "warehouse", wrong),
+        checkpoints=_folder(values, "LEDGER_CHECKPOINTS", home / "checkpoints", wrong),
         kafka_bootstrap=matching(
             "LEDGER_KAFKA_BOOTSTRAP",
             embedded.get("kafka_bootstrap"),
@@ -158,12 +159,26 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     )
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):
         wrong.append("LEDGER_ALERT_WEBHOOK: found something else than an address, expected http(s)://host/path")  # it may hold a token
-    paths = {"LEDGER_HOME": home, "LEDGER_WAREHOUSE": settings.warehouse, "LEDGER_CHECKPOINTS": settings.checkpoints}
-    # Delta's readers take % for an escape.
-    wrong += [f"{name}: found {str(path)!r}, expected a path without %" for name, path in paths.items() if "%" in str(path)]
+    wrong += _without_secret(settings.spark_master, environ)
     if wrong:
         raise SettingsError("; ".join(wrong))
     return settings
+
+
+def _folder(values: Mapping[str, str], name: str, default: Path, wrong: list[str]) -> Path:
+    text = values.get(name, str(default))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):  # a Path would take it for a folder of that name
+        wrong.append(f"{name}: found {_masked(text)!r}, expected the path of a local folder: object storage and URLs are not supported yet")
+    path = Path(text).expanduser().absolute()
+    if "%" in str(path):  # Delta's readers take it for an escape
+        wrong.append(f"{name}: found {_masked(str(path))!r}, expected a path without %")
+    return path
+
+
+def _without_secret(master: str, environ: Mapping[str, str]) -> list[str]:
+    if not master.startswith("spark://") or environ.get(CLUSTER_SECRET):
+        return []
+    return [f"LEDGER_SPARK_MASTER: found {master!r} and no {CLUSTER_SECRET}, expected the secret of that cluster there"]
 
 
 def _embedded_endpoints(home: Path) -> dict[str, str]:

@@ -13,8 +13,13 @@ _QUERY = re.compile(r"(SELECT|WITH|VALUES|SHOW)\b|\(+\s*(SELECT|WITH|VALUES)\b",
 _EXPLAIN = re.compile(r"EXPLAIN\s+(ANALYZE\s+)?(VERBOSE\s+)?(FORMAT\s+\w+\s+)?(SELECT|WITH|VALUES)\b", re.IGNORECASE)
 _DESCRIBE = re.compile(r"DESC(RIBE)?\s+[\w.\"]+\s*$", re.IGNORECASE)
 _INTO = re.compile(r"\bINTO\b", re.IGNORECASE)
-# Quoted text and comments: what ends a statement outside of them does not end it within.
-_PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;|[^;'\"/-]+|.", re.DOTALL)
+# Quoted text and comments: what ends a statement outside of them does not end it within. As the engine reads them: e'...' has escapes
+# with a backslash, $tag$...$tag$ has none, and a dollar sign within a name is a letter.
+_PIECE = re.compile(
+    r"""(?P<quoted>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/)"""
+    r"|;|[^\W\d][\w$]*|.",
+    re.DOTALL,
+)
 _NOISE = re.compile(
     r"^(External error: |Error during planning: |Schema error: |Arrow error: |Execution error: |Generic DeltaTable error: )+"
 )
@@ -58,15 +63,14 @@ def check_query(text: str) -> str:
 def split(text: str) -> list[str]:
     """The statements of a text that semicolons separate; the last one is what follows the last semicolon."""
     parts = [""]
-    for piece in _PIECE.findall(text.replace("\r", "\n")):
-        if piece == ";":
+    for piece in _PIECE.finditer(text.replace("\r", "\n")):
+        if piece[0] == ";":
             parts.append("")
         else:
-            parts[-1] += piece
+            parts[-1] += piece[0]
     return parts
 
 
 def _bare(statement: str) -> str:
     """A statement without comments and quoted text."""
-    quotes = ("'", '"', "--", "/*")
-    return "".join(piece for piece in _PIECE.findall(statement) if not (piece.startswith(quotes) and len(piece) > 1)).strip()
+    return "".join(piece[0] for piece in _PIECE.finditer(statement) if not piece["quoted"]).strip()

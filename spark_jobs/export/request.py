@@ -118,7 +118,8 @@ def _target(text: str, settings: Settings) -> str:
     path = Path(unquote(urlsplit(text).path) if text.startswith("file://") else text).expanduser().resolve()
     if re.search(r"[%*?\[\]{}\\]", str(path)):
         raise SettingsError(f"--to: found {str(path)!r}, expected a path without any of {_SPECIAL}")
-    for name, own in (("the warehouse", settings.warehouse), ("the checkpoints", settings.checkpoints)):
+    places = (("the warehouse", settings.warehouse), ("the checkpoints", settings.checkpoints), ("LEDGER_HOME", settings.home))
+    for name, own in places:
         if path.is_relative_to(own.resolve()):
             raise SettingsError(f"--to: found {path}, which is inside {name} {own}: expected a folder apart from it")
     return str(path)

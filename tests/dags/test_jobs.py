@@ -45,6 +45,8 @@ def test_an_export_and_no_other_job_gets_the_jars_for_s3() -> None:
 
 def test_no_secret_travels_in_arguments_settings_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_POSTGRES_URL", "postgresql://ledger:canary-4711@127.0.0.1:5432/ledger")
+    monkeypatch.setenv("LEDGER_SPARK_MASTER", "spark://127.0.0.1:7077")
+    monkeypatch.setenv("_SPARK_AUTH_SECRET", "canary-4712")
     task = spark_job("silver")
     assert "canary" not in repr((task.application_args, task.conf, task.env_vars))
 

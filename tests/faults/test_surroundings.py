@@ -9,18 +9,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
 
 from include.demo import wait_for_dags
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import port_is_free, read_endpoints
+from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
 from include.stack.processes import find_all
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
 from spark_jobs.settings import Settings, read_settings
+from tests.clusters import running_cluster
 from tests.faults import harness
 from tests.faults.harness import SEED
 from tests.integration.ledger import await_that
@@ -80,8 +80,9 @@ def fill(file: Path) -> None:
 def test_an_executor_is_killed(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WAREHOUSE", "CHECKPOINTS"):
         monkeypatch.setenv(f"LEDGER_{name}", str(tmp_path / name))
-    with cluster(tmp_path) as master:
-        monkeypatch.setenv("LEDGER_SPARK_MASTER", master)
+    with running_cluster(tmp_path) as cluster:
+        for name, value in cluster.environ.items():
+            monkeypatch.setenv(name, value)
         own = read_settings()
         with harness.load(own.broker(), SEED, RATE) as sent, harness.supervised(own) as watched:
             await_that(lambda: harness.versions(own) > 1)
@@ -105,36 +106,6 @@ def test_each_topic_in_an_application_of_its_own(settings: Settings, tmp_path: P
         watched["transactions"].driver().kill()
         harness.settle(own, sent, 120, SEED)
         assert [watched[topic].driver() for topic in ("customers", "accounts")] == others
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """A standalone Spark of one worker on this machine; gives its address."""
-    port = next(port for port in range(17077, 17999) if port_is_free(port))
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
-    launcher = str(home / "bin/spark-class")
-    common = ["--host", "127.0.0.1", "--webui-port", "0"]
-    words = {
-        "master": ["org.apache.spark.deploy.master.Master", *common, "--port", str(port)],
-        "worker": ["org.apache.spark.deploy.worker.Worker", *common, "--cores", "2", "--memory", "2g", "--work-dir", str(folder / "work")],
-    }
-    address, started = f"spark://127.0.0.1:{port}", []
-    try:
-        for name, command in words.items():
-            more = [address] if name == "worker" else []
-            with open(folder / f"{name}.log", "wb") as log:
-                started.append(subprocess.Popen([launcher, *command, *more], env=environment, stdout=log, stderr=log))
-            await_log(folder / f"{name}.log", "I have been elected" if name == "master" else "Successfully registered")
-        yield address
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait(20)
-
-
-def await_log(file: Path, words: str) -> None:
-    await_that(lambda: words in file.read_text(), 60)
 
 
 def executors(folder: Path) -> list[psutil.Process]:

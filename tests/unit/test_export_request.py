@@ -88,6 +88,13 @@ def test_a_target_among_the_pipelines_own_tables_is_refused(settings: Settings, 
             check(Asked(**TABLE | {"to": str(to)}), settings, NOW)
 
 
+def test_a_target_anywhere_in_the_home_is_refused(settings: Settings) -> None:
+    for to in (settings.home, settings.home / "stack/kafka", settings.home / "export", settings.quality):
+        with pytest.raises(SettingsError, match=r"which is inside LEDGER_HOME .*: expected a folder apart from it"):
+            check(Asked(**TABLE | {"to": str(to)}), settings, NOW)
+    assert check(Asked(**TABLE | {"to": f"{settings.home}-export"}), settings, NOW).url == f"{settings.home.resolve()}-export"
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -202,7 +209,7 @@ def test_where_s3_is_comes_from_the_environment_and_no_key_is_a_setting() -> Non
 def test_what_cannot_be_exported_is_one_line_and_exit_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, words: str, told: str
 ) -> None:
-    monkeypatch.setenv("LEDGER_HOME", str(tmp_path))
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("LEDGER_POSTGRES_URL", raising=False)
     monkeypatch.setattr(run, "start_session", lambda *_: pytest.fail("a session was started"))
     assert run.main(["export", "--to", str(tmp_path / "x"), *words.split()]) == 2

@@ -18,6 +18,8 @@ QUERIES = [
     "explain select 1",
     "explain analyze verbose format indent\nselect 1",
     "select 'into; it''s' as \"into;\" -- into;",
+    "select $$into; it's$$, $a$into; $$ ' $a$, e'it\\'s; into', `into;` from x",
+    "select a$$b from x",
 ]
 OTHERS = {
     "": "0 statements",
@@ -39,6 +41,12 @@ OTHERS = {
     "set datafusion.sql_parser.parse_float_as_decimal = false": "'set'",
     "prepare x as select 1": "'prepare'",
     "select 1 as a into x": "INTO",
+    "select $$'$$; copy (select 1) to '/tmp/x.csv' --'": "2 statements",
+    "select $a$ ' $$ ' $a$; drop table gold.daily_totals --'": "2 statements",
+    "select 1$$'$$; drop table gold.daily_totals --'": "2 statements",
+    "select $$'$$ as a into x --'": "INTO",
+    "select e'\\'' as a into x --'": "INTO",
+    "select `'` from (select 1 as \"'\") into x --'": "INTO",
 }
 
 

@@ -1,0 +1,43 @@
+"""Settings that are refused at the start, before anything is written."""
+
+import pytest
+
+from spark_jobs import run
+from spark_jobs.errors import SettingsError
+from spark_jobs.settings import read_settings
+
+
+@pytest.mark.parametrize("name", ["LEDGER_HOME", "LEDGER_WAREHOUSE", "LEDGER_CHECKPOINTS"])
+@pytest.mark.parametrize(
+    "place", ["s3a://bucket/lake", "s3:/bucket", "hdfs://name:8020/lake", "file:///srv/lake", "file:/srv/lake", "abfss://c@a/x"]
+)
+def test_a_place_that_is_no_local_folder_is_refused(name: str, place: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}: found '{place}', expected the path of a local folder"):
+        read_settings({name: place})
+
+
+def test_a_key_within_an_address_is_not_repeated() -> None:
+    with pytest.raises(SettingsError) as raised:
+        read_settings({"LEDGER_WAREHOUSE": "s3a://AKIA:canary@bucket/lake"})
+    assert "canary" not in str(raised.value)
+
+
+def test_a_job_with_such_a_place_ends_with_exit_code_2_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LEDGER_WAREHOUSE", "s3a://bucket/lake")
+    assert run.main(["silver"]) == 2
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_colons_are_fine_where_they_begin_no_url(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("a:b")
+    assert read_settings({"LEDGER_HOME": str(home)}).home == home
+
+
+def test_a_standalone_cluster_needs_its_secret() -> None:
+    address = {"LEDGER_SPARK_MASTER": "spark://master:7077"}
+    with pytest.raises(SettingsError, match="found 'spark://master:7077' and no _SPARK_AUTH_SECRET, expected the secret of that cluster"):
+        read_settings(address)
+    assert read_settings({**address, "_SPARK_AUTH_SECRET": "canary"}).spark_master == "spark://master:7077"
+    assert "canary" not in repr(read_settings({**address, "_SPARK_AUTH_SECRET": "canary"}))
