@@ -6,7 +6,7 @@ ask >> decide >> start_medallion
 
 **What it does.** Asks an operator, who answers in the UI: *Browse*, *Required Actions*, or the tab of the task `ask`. The question
 names the expectations that failed, what was found and expected, the report, and what each choice does. A reason is required; it is
-kept in `control.decisions` with the operator's name.
+kept in `control.decisions` with the user who is logged in.
 
 - **release anyway**: the closed verdicts count as passed. A run of `medallion` starts at once and releases the rows as they are.
 - **roll back**: silver and gold return to the last release, all tables together, and a run of `medallion` takes the later batches
@@ -21,7 +21,7 @@ and nothing changes. After the gate was run again and passed, nobody needs to an
 
 **When a task fails**
 
-- `ask`: the answer was not taken: without a reason, with one of more than 1000 characters, or the gate was judged again meanwhile.
+- `ask`: the answer was not taken: without a reason of one line and at most 1000 characters, or the gate was judged again meanwhile.
   The task asks again within seconds: answer the new question.
 - `decide`: exit code 5: a job held the tables for 10 minutes; it is tried again. A decision that was recorded is carried out in any
   case: the next job finishes a roll-back that was interrupted.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spark_jobs import tables, verdicts
+from spark_jobs import one_line, tables, verdicts
 from spark_jobs.backfills import ROWS_A_STEP
 from spark_jobs.errors import SettingsError
 from spark_jobs.service.control import ACTIONS
@@ -45,13 +45,13 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     for name in (service.control for service in SERVICES.values()):
         control = jobs.add_parser(name, help=about[name])
         control.add_argument("action", choices=ACTIONS)
-        control.add_argument("--who", default="an operator", metavar="NAME", help="who wants it, for the record")
-        control.add_argument("--why", default="", metavar="TEXT", help="the reason, for the record")
+        control.add_argument("--who", type=_line, default="an operator", metavar="NAME", help="who wants it, for the record")
+        control.add_argument("--why", type=_line_or_nothing, default="", metavar="TEXT", help="the reason, for the record")
         control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait for it to come about (300)")
     accept = jobs.add_parser("accept", help=about["accept"])
     accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
-    accept.add_argument("--who", required=True, metavar="NAME", help="who accepts")
-    accept.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the record")
+    accept.add_argument("--who", type=_line, required=True, metavar="NAME", help="who accepts")
+    accept.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
     replay = jobs.add_parser("replay", help=about["replay"])
     replay.add_argument("--from", dest="begin", required=True, metavar="TIME", help="the first moment: ISO 8601 with a zone, of the broker")
     replay.add_argument("--to", dest="end", metavar="TIME", help="the first moment that does not belong to it; without: all there is")
@@ -119,8 +119,8 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
     decide = jobs.add_parser("decide", help=about["decide"])
     decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
-    decide.add_argument("--who", required=True, metavar="NAME", help="who decides")
-    decide.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the record")
+    decide.add_argument("--who", type=_line, required=True, metavar="NAME", help="who decides")
+    decide.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
     export = jobs.add_parser("export", help=about["export"])
     rows = export.add_mutually_exclusive_group(required=True)
     rows.add_argument("--table", metavar="NAME", help="a table of a release, such as silver.transactions")
@@ -144,6 +144,16 @@ def _topics(text: str) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in TOPICS]:
         raise argparse.ArgumentTypeError(f"found {unknown[0]!r}, expected topics separated by commas, of {', '.join(TOPICS)}")
     return names
+
+
+def _line(text: str, least: int = 1) -> str:
+    if wrong := one_line.problem(text, least):
+        raise argparse.ArgumentTypeError(wrong)
+    return text
+
+
+def _line_or_nothing(text: str) -> str:
+    return _line(text, least=0)
 
 
 def _whole(text: str) -> int:

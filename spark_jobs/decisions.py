@@ -8,7 +8,7 @@
 import logging
 from datetime import UTC, datetime
 
-from spark_jobs import control, leases, rollback
+from spark_jobs import control, leases, one_line, rollback
 from spark_jobs.errors import SettingsError
 from spark_jobs.releases import latest_release
 from spark_jobs.settings import Settings
@@ -17,15 +17,12 @@ from spark_jobs.verdicts import CHOICES, ROLL_BACK, closed_verdicts, next_moment
 
 log = logging.getLogger(__name__)
 
-LONGEST_TEXT = 2000
-
 
 def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | None = None) -> None:
     """Record a decision about every gate that is closed, and carry it out. With no gate closed only `roll back` does anything.
 
-    Raises SettingsError for a choice that is none, and for a name or a reason that is missing or too long.
+    Raises SettingsError for a choice that is none, and for a name or a reason that is not one line of text.
     """
-    who, why = " ".join(who.split()), " ".join(why.split())  # one line each: a message must not look like two
     _check(choice, who, why)
     with leases.hold(settings, [DECISIONS], owner="decide"):
         closed = closed_verdicts(settings, *LAYERS)
@@ -51,5 +48,5 @@ def _check(choice: str, who: str, why: str) -> None:
     if choice not in CHOICES:
         raise SettingsError(f"decision: found {choice!r}, expected one of {', '.join(CHOICES)}")
     for name, text in (("--who", who), ("--why", why)):
-        if not text or len(text) > LONGEST_TEXT:
-            raise SettingsError(f"{name}: found {len(text)} characters, expected 1 to {LONGEST_TEXT}: who decides, and why")
+        if wrong := one_line.problem(text):
+            raise SettingsError(f"{name}: {wrong}: who decides, and why")

@@ -96,12 +96,15 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
+    from spark_jobs.silver import corrections, redrive_plan
+
+    given = corrections.read_file(options.corrections) if options.corrections else []  # refused before any lease is waited for
     rollback.finish(settings)
     _finish_backfill(settings, options)
     with leases.hold(settings, tables.SILVER_OWNED, owner="redrive"):
-        from spark_jobs.silver import redrive, redrive_plan
+        from spark_jobs.silver import redrive
 
-        plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections)
+        plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given)
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
         retention.bring_up_to_date(settings, tables.SILVER_OWNED)
         rule_sets.register(settings, (topic.name for topic in plan.topics))

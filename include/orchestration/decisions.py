@@ -4,7 +4,6 @@ The names of tables and expectations, and what a person wrote, are values here: 
 """
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from include.orchestration.defaults import dag_of_run
 from include.orchestration.gates import FAILURES
+from spark_jobs import one_line
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.verdicts import CHOICES, RELEASE_ANYWAY, ROLL_BACK, WAIT, closed_verdicts
 
@@ -27,7 +27,7 @@ REASON = Param(
     type="string",
     maxLength=LONGEST_REASON,
     title="Reason",
-    description=f"Why you decide so, 1 to {LONGEST_REASON} characters. It is kept in control.decisions with your name.",
+    description=f"Why you decide so: one line of 1 to {LONGEST_REASON} characters. control.decisions keeps it with your user name.",
 )
 NOTHING_CLOSED = "no gate is closed: nothing to decide"
 
@@ -136,18 +136,9 @@ def read_answer(event: Mapping[str, Any]) -> dict[str, str]:
         raise AirflowException(
             f"found {len(chosen)} choices by {who or 'nobody'}, expected one of {', '.join(CHOICES)} by a user: answer again"
         )
-    length = len(why.strip()) if isinstance(why, str) else 0  # a line end becomes a blank below: in a log it would look like another line
-    if not isinstance(why, str) or not 1 <= length <= LONGEST_REASON or not _is_text(why):
-        raise AirflowException(
-            f"the answer of {who} was not taken: found a reason of {length} characters, expected 1 to {LONGEST_REASON}, "
-            "without control characters: answer again"
-        )
-    return {"choice": chosen[0], "who": who, "why": " ".join(why.split())}
-
-
-def _is_text(text: str) -> bool:
-    """Whether a process can be given it as an argument, and a terminal can show it."""
-    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text if character not in "\n\r\t")
+    if wrong := one_line.problem(why, most=LONGEST_REASON):
+        raise AirflowException(f"the answer of {who} was not taken: reason: {wrong}: answer again")
+    return {"choice": chosen[0], "who": who, "why": str(why)}
 
 
 def skip_when_waiting(context: Context) -> None:

@@ -16,13 +16,6 @@ from spark_jobs.tables import Table
 log = logging.getLogger(__name__)
 
 
-def check_words(who: str, why: str) -> None:
-    """Refuse, with SettingsError, a name or a reason that is none."""
-    for option, text in (("--who", who), ("--why", why)):
-        if not text.strip() or not text.isprintable():
-            raise SettingsError(f"{option}: found no usable text, expected one line")
-
-
 def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> None:
     """Accept, once, exactly what is refused of a topic now; raises SettingsError when that is nothing."""
     standing = find_standing(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None

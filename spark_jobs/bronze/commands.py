@@ -43,7 +43,6 @@ def run_accept(settings: Settings, options: argparse.Namespace) -> None:
     """Accept that Kafka has lost offsets of a topic, or that it was made anew, so that ingestion goes on. Starts no JVM."""
     from spark_jobs.bronze import acceptance
 
-    acceptance.check_words(options.who, options.why)
     settings.broker()
     table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
     acceptance.run(settings, table, options.topic, options.who, options.why)

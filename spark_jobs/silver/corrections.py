@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import control
+from spark_jobs import control, one_line
 from spark_jobs.errors import SettingsError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import CORRECTIONS, REDRIVES, Table
@@ -169,8 +169,8 @@ def _parse(line: str) -> Correction:
     if unknown := sorted(fields.keys() - FIELDS):
         raise ValueError(f"found field {unknown[0][:40]!r}, expected only {', '.join(sorted(FIELDS))}")
     for name in ("topic", "who", "why"):
-        if not isinstance(fields.get(name), str) or not fields[name].strip() or not fields[name].isprintable():
-            raise ValueError(f"found no usable {name}, expected a text of one line")
+        if wrong := one_line.problem(fields.get(name)):
+            raise ValueError(f"{name}: {wrong}")
     for name, most in (("partition", 2**31), ("offset", 2**63)):
         if type(fields.get(name)) is not int or not 0 <= fields[name] < most:
             raise ValueError(f"found no usable {name}, expected a whole number >= 0")

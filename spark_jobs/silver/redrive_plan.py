@@ -1,5 +1,6 @@
 """What a re-drive is asked to do, checked before anything is written; and whether one before it died halfway. Starts no JVM."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,18 +23,20 @@ class Plan:
     corrections: list[Correction]
 
 
-def plan(settings: Settings, rule: str, table: str | None, file: Path | None) -> Plan:
-    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used."""
+def plan(settings: Settings, rule: str, table: str | None, file: Path | None, given: Sequence[Correction]) -> Plan:
+    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used.
+
+    `given` are the corrections of `file`.
+    """
     asked = [topic for topic in TOPICS if table in (None, topic.silver.name, topic.quarantine.name)]
     known = {topic.name: rule_sets.rule_names(settings, topic.name) for topic in asked}
     topics = [topic for topic in asked if rule in known[topic.name]]
     if not topics:
         names = "; ".join(f"of {topic.silver.name} {', '.join(known[topic.name])}" for topic in asked)
         raise SettingsError(f"found rule {rule!r}, expected one of these: {names}")
-    given = corrections.read_file(file) if file else []
     if file:
         corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
-    return Plan(rule, topics, given)
+    return Plan(rule, topics, list(given))
 
 
 def refuse_halfway(settings: Settings) -> None:

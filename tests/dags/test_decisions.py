@@ -4,6 +4,7 @@ import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from include.orchestration.decisions import AskForDecision, decision_run_id, que
 from include.orchestration.jobs import Job
 from include.orchestration.progress import has_new_batches
 from spark_jobs import control
-from spark_jobs.decisions import LONGEST_TEXT, decide
+from spark_jobs.decisions import decide
+from spark_jobs.one_line import LONGEST
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import GOLD, QUALITY_RESULTS, SILVER, ensure_tables
 from spark_jobs.verdicts import CHOICES
@@ -26,7 +28,7 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 RUN = "scheduled__2026-11-20T12:00:00+00:00"
 DECISION = f"decision__{RUN}__20261120T120000.000000"
 USER = {"id": "7", "name": "ada"}
-HOSTILE = ["$(touch owned)", "; touch owned #", "`touch owned`", "{{ 7 * 7 }} {% raw %}", "'\"\\", "--who=eve", "-h", "one\ntwo", "ä€😀"]
+HOSTILE = ["$(touch owned)", "; touch owned #", "`touch owned`", "{{ 7 * 7 }} {% raw %}", "'\"\\", "--who=eve", "-h", "one  two ", "ä€😀"]
 
 
 @pytest.fixture
@@ -170,8 +172,8 @@ def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
 def test_an_answer_is_choice_who_and_why(settings: Settings, dag_bag: DagBag) -> None:
     judge(settings)
     ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
-    answer = ask(dag_bag).execute_complete(ti.context(), event(" the bank confirmed it\n", "roll back"))
-    assert answer == {"choice": "roll back", "who": "ada", "why": "the bank confirmed it"}
+    answer = ask(dag_bag).execute_complete(ti.context(), event(" the bank confirmed it", "roll back"))
+    assert answer == {"choice": "roll back", "who": "ada", "why": " the bank confirmed it"}
 
 
 def test_an_answer_to_another_question_is_not_taken(settings: Settings, dag_bag: DagBag) -> None:
@@ -191,7 +193,9 @@ def test_an_answer_that_nobody_needs_any_more_is_not_recorded(settings: Settings
 
 
 @pytest.mark.parametrize(
-    "why", [None, "", " \n ", "x" * 1_000_000, "a\0b", "a\x1bb", "\ud800", 7, ["x"], {"x": 1}], ids=lambda value: repr(value)[:30]
+    "why",
+    [None, "", " \n ", "x" * 1_000_000, "a\nb", "ends\n", "a\u2028b", "a\0b", "a\x1bb", "\ud800", 7, ["x"], {"x": 1}],
+    ids=lambda value: repr(value)[:30],
 )
 def test_an_answer_without_a_usable_reason_is_not_taken(why: Any) -> None:
     with pytest.raises(AirflowException, match=r"answer of ada was not taken: .*answer again") as failure:
@@ -208,7 +212,7 @@ def test_an_answer_by_nobody_or_without_a_choice_is_not_taken(answer: dict[str, 
 def test_the_form_refuses_a_reason_of_a_megabyte(dag_bag: DagBag) -> None:
     reason = ask(dag_bag).params.get_param("reason")
     assert reason.resolve("x" * 1000) == "x" * 1000
-    assert LONGEST_TEXT >= 1000
+    assert LONGEST >= 1000
     for value in ("x" * 1_000_000, 7, None, ["x"]):
         with pytest.raises(ParamValidationError):
             reason.resolve(value)
@@ -222,7 +226,26 @@ def test_a_reason_reaches_the_job_as_it_is(dag_bag: DagBag, tmp_path: Path, why:
     seen = tmp_path / "seen"
     command = (sys.executable, "-c", f"import json, sys; json.dump(sys.argv[1:], open({str(seen)!r}, 'w'))")
     Job(task_id="decide", arguments=arguments, command=command).execute(Context(run_id="r"))
-    assert json.loads(seen.read_text()) == ["decide", "release-anyway", "--who={{ run_id }}", f"--why={' '.join(why.split())}"]
+    assert json.loads(seen.read_text()) == ["decide", "release-anyway", "--who={{ run_id }}", f"--why={why}"]
+
+
+def test_a_name_that_somebody_types_in_does_not_count(dag_bag: DagBag) -> None:
+    """Airflow says who answered or triggered; what the form, the parameters or the run's conf say of it is nothing."""
+    typed = event()
+    typed["params_input"] |= {"who": "eve", "name": "eve"}
+    answer = read_answer(typed)
+    assert answer == {"choice": "wait", "who": "ada", "why": "the bank confirmed it"}
+    eve = {"who": "eve", "name": "eve", "action": "stop", "why": "so"}
+    run = SimpleNamespace(triggering_user_name="ada", conf=eve)
+    context: Any = {"ti": TaskInstance({("ask", "return_value"): answer}), "dag_run": run, "params": eve}
+    found = {}
+    for dag_id, dag in dag_bag.dags.items():
+        for task in dag.tasks:
+            arguments = getattr(task, "arguments", getattr(task, "application_args", None)) or ()
+            if any("--who" in argument for argument in arguments):
+                found[dag_id] = [each for each in task.render_template(list(arguments), context) if each.startswith("--who")]
+                assert not {"who", "name"} & set(task.params)
+    assert found == {dag_id: ["--who=ada"] for dag_id in ("quality_decision", "bronze_control", "live_control")}
 
 
 def test_medallion_is_started_unless_the_decision_is_to_wait(dag_bag: DagBag) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import tables
 from spark_jobs.gold import job as gold
 from spark_jobs.settings import Settings
-from spark_jobs.silver import redrive, redrive_plan
+from spark_jobs.silver import corrections, redrive, redrive_plan
 from tests.expectations import publishing
 from tests.frames import at
 from tests.spark import lake
@@ -60,6 +60,6 @@ def make(spark: SparkSession, settings: Settings) -> int:
     value = json.dumps(json.loads(refused["value"]) | {"type": "Debit"})
     file = settings.home / "corrections.jsonl"
     file.write_text(json.dumps({**place, "value": value, "who": "Ada", "why": "typed wrong"}))
-    redrive.run(spark, settings, redrive_plan.plan(settings, "type_known", None, file), "redrive-1")
+    redrive.run(spark, settings, redrive_plan.plan(settings, "type_known", None, file, corrections.read_file(file)), "redrive-1")
     gold.run(spark, settings, "gold-2")
     return release

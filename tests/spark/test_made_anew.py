@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import gates, tables
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import redrive, redrive_plan
+from spark_jobs.silver import corrections, redrive, redrive_plan
 from tests.spark.lake import arrive, rows_of, run_silver
 from tests.spark.rows import message, written
 
@@ -53,7 +53,8 @@ def test_a_correction_is_of_one_life(spark: SparkSession, settings: Settings) ->
     file = settings.home / "corrections.jsonl"
     value = (message(ONE, transactionId="T9")[1] or b"").decode()
     file.write_text(json.dumps({"topic": TWO, "partition": 0, "offset": 1, "value": value, "who": "Ada", "why": "typed wrong"}))
-    redrive.run(spark, settings, redrive_plan.plan(settings, "amount_scale", "silver.transactions", file), "third")
+    plan = redrive_plan.plan(settings, "amount_scale", "silver.transactions", file, corrections.read_file(file))
+    redrive.run(spark, settings, plan, "third")
     assert places(settings, tables.SILVER_TRANSACTIONS)[TWO, 0, 1] == "T9"
     assert list(map(place, rows_of(settings, tables.TRANSACTIONS_QUARANTINE))) == [(ONE, 0, 1)]
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import sinks, tables
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import outcomes, redrive, redrive_plan
+from spark_jobs.silver import corrections, outcomes, redrive, redrive_plan
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark import redrive_cases as cases
@@ -52,7 +52,8 @@ class Lake:
         file = self.settings.home / f"{run_id}.jsonl"
         if lines:
             file.write_text("\n".join(lines) + "\n")
-        redrive.run(spark, self.settings, redrive_plan.plan(self.settings, rule, None, file if lines else None), run_id)
+        given = corrections.read_file(file) if lines else []
+        redrive.run(spark, self.settings, redrive_plan.plan(self.settings, rule, None, file if lines else None, given), run_id)
 
     def breaking(self, topic: str, rule: str) -> list[Row]:
         """The records that break a rule as they are judged now; from here on they count as judged by the newer rules."""

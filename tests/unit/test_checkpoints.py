@@ -1,7 +1,6 @@
 """Which checkpoint a bronze query starts with, when Kafka, the table or the files are not as they were. Kafka's answers are made up."""
 
 import json
-import re
 import shutil
 import zlib
 from collections.abc import Callable
@@ -284,9 +283,3 @@ def test_a_checkpoint_of_an_older_version(lake: Lake) -> None:
     found = lake.open()
     assert (found.folder, found.label, found.known) == (lake.folder, "accounts", {"0": 3})
     assert control.read(lake.settings, TOPICS)["topic_id"].to_pylist() == ["id-1"]
-
-
-def test_words_that_nobody_can_read(lake: Lake) -> None:
-    for who, why in (("", "x"), ("Ann", "two\nlines")):
-        with pytest.raises(SettingsError, match=re.escape("expected one line")):
-            acceptance.check_words(who, why)

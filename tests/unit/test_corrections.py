@@ -45,7 +45,7 @@ def append(settings: Settings, table: tables.Table, rows: list[dict[str, Any]]) 
 def planned(settings: Settings, *lines: object, rule: str = "type_known", table: str | None = None) -> Plan:
     file = settings.home / "corrections.jsonl"
     file.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
-    return plan(settings, rule, table, file if lines else None)
+    return plan(settings, rule, table, file if lines else None, corrections.read_file(file) if lines else [])
 
 
 def redriven(settings: Settings, given: Plan, at: datetime, outcome: str) -> None:
@@ -63,9 +63,9 @@ def redriven(settings: Settings, given: Plan, at: datetime, outcome: str) -> Non
         pytest.param("[1]", "line 1: found no JSON object", id="no object"),
         pytest.param("[" * 100_000, "line 1: found a value nested too deep", id="deep"),
         pytest.param(GOOD | {"values": 1}, "line 1: found field 'values', expected only", id="unknown field"),
-        pytest.param(GOOD | {"who": " "}, "line 1: found no usable who", id="nobody"),
-        pytest.param({name: text for name, text in GOOD.items() if name != "why"}, "line 1: found no usable why", id="no reason"),
-        pytest.param(GOOD | {"why": "two\nlines"}, "line 1: found no usable why", id="two lines"),
+        pytest.param(GOOD | {"who": " "}, "line 1: who: found no text", id="nobody"),
+        pytest.param({name: text for name, text in GOOD.items() if name != "why"}, "line 1: why: found no text", id="no reason"),
+        pytest.param(GOOD | {"why": "two\nlines"}, "line 1: why: found U+000A at character 4", id="two lines"),
         pytest.param(GOOD | {"offset": True}, "line 1: found no usable offset", id="true is no number"),
         pytest.param(GOOD | {"offset": 1.0}, "line 1: found no usable offset", id="no whole number"),
         pytest.param(GOOD | {"partition": -1}, "line 1: found no usable partition", id="below zero"),
@@ -103,10 +103,10 @@ def test_the_first_problems_are_listed_and_the_others_counted(settings: Settings
     with pytest.raises(SettingsError, match="found no line"):
         planned(settings, "", " ")
     with pytest.raises(SettingsError, match="cannot be read"):
-        plan(settings, "type_known", None, settings.home)
+        corrections.read_file(settings.home)
     (settings.home / "latin").write_bytes(b"\xff")
     with pytest.raises(SettingsError, match="cannot be read"):
-        plan(settings, "type_known", None, settings.home / "latin")
+        corrections.read_file(settings.home / "latin")
 
 
 def test_a_rule_is_known_from_the_present_set_or_from_one_that_was_used(settings: Settings) -> None:
