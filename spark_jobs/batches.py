@@ -20,21 +20,23 @@ def take_new(
     done: Callable[[], int],
     process: Callable[[DataFrame, int, int], None],
     prepare: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    begun: int = 0,
 ) -> Callable[[DataFrame, int], None]:
     """What a query over `bronze` does with each micro-batch: `process(rows, first batch, last batch)` of the batches after `done()`.
 
-    `prepare` is what the query has made of bronze's rows before.
+    `prepare` is what the query has made of bronze's rows before. Batches up to `begun` were written in part by a run that died: they are
+    processed by themselves, before later ones.
     """
 
     def take(rows: DataFrame, _: int) -> None:
         taken = done()
         if written.is_rewritten(settings, bronze, taken):  # rows that were removed may have come back by a replay
             rows = prepare(sources.read_table(rows.sparkSession, settings, bronze))
-        fresh = rows.where(F.col("_batch") > taken)
-        first, last = fresh.agg(F.min("_batch"), F.max("_batch")).collect()[0]
-        if last is None:
-            return
-        process(fresh, first, last)
-        log.info("%s: batches %d to %d are in", name, first, last)
+        fresh, is_begun = rows.where(F.col("_batch") > taken), F.col("_batch") <= begun
+        for part in (fresh.where(is_begun), fresh.where(~is_begun)) if begun > taken else (fresh,):
+            first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
+            if last is not None:
+                process(part, first, last)
+                log.info("%s: batches %d to %d are in", name, first, last)
 
     return take

@@ -15,7 +15,7 @@ from expectations.row_rules import read_rules
 from spark_jobs import backfills, batches, control, sinks, sources, tables, written
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, history, known, recompute, transactions
+from spark_jobs.silver import corrections, history, known, recompute, rule_sets, transactions
 from spark_jobs.silver.judge import is_valid
 from spark_jobs.times import from_micros
 
@@ -55,11 +55,12 @@ def finish(spark: SparkSession, settings: Settings, run_id: str) -> None:
 
 def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> StreamingQuery:
     """Split new bronze transactions into silver, duplicates and quarantine, and list the late ones."""
-    rules = read_rules("transactions")
     application = control.application(settings, _APPLICATION)
+    begun = rule_sets.begun(settings, application, "transactions", tables.SILVER_TRANSACTIONS)
     known.catch_up(spark, settings, application, control.last_batch(settings, "silver", tables.SILVER_TRANSACTIONS.name))
 
     def process(rows: DataFrame, first: int, last: int) -> None:
+        rules = begun.rules if begun and last <= begun.last else read_rules("transactions")
         judged = transactions.judge_transactions(rows, rules).localCheckpoint()
         marked = transactions.mark_duplicates(judged, known.known_rows(judged, settings, first)).localCheckpoint()
         facts = marked.groupBy("_batch").agg(
@@ -82,6 +83,7 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
             (tables.TRANSACTIONS_QUARANTINE, marked.where(~is_valid()), sums["quarantined"]),
             (tables.TRANSACTIONS_LATE, transactions.late_rows(marked.where("is_first"), watermarks, rows.sparkSession), len(watermarks)),
         )
+        rule_sets.begin(settings, application, tables.SILVER_TRANSACTIONS, rules, last)
         if sums["output"]:
             known.add_entries(first_rows, settings, application, last)
         for table, output, is_some in outputs:
@@ -91,7 +93,7 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
         _record(settings, run_id, application, tables.SILVER_TRANSACTIONS, first, last, rules.version, sums, newest)
         known.compact(rows.sparkSession, settings)
 
-    return _process_new_batches(spark, settings, tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, process)
+    return _process_new_batches(spark, settings, tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, process, begun)
 
 
 def take_dimension(
@@ -108,11 +110,12 @@ def take_dimension(
     Only the new rows are judged. Of the earlier ones those are valid that are not in quarantine: by the rules of their time, or
     by a re-drive, whose corrections take the place of their values.
     """
-    rules = read_rules(dimension.topic)
     application = control.application(settings, _APPLICATION)
+    begun = rule_sets.begun(settings, application, dimension.topic, silver)
 
     def process(rows: DataFrame, first: int, last: int) -> None:
         spark = rows.sparkSession
+        rules = begun.rules if begun and last <= begun.last else read_rules(dimension.topic)
         new = history.judge_messages(rows, dimension, rules).localCheckpoint()
         facts = new.agg(F.count("*").alias("input"), F.count_if(~is_valid()).alias("quarantined")).collect()[0].asDict()
         touched = new.where(is_valid()).select("key").distinct()
@@ -125,6 +128,7 @@ def take_dimension(
         after = history.with_outcomes(messages.unionByName(taken), dimension).localCheckpoint()
         outcomes = _count(after)
         outcomes.subtract(_count(history.with_outcomes(messages, dimension)))
+        rule_sets.begin(settings, application, silver, rules, last)
         if facts["quarantined"]:
             sinks.append_batches(history.quarantined(new, dimension, rules), settings, quarantine, application, last)
         wanted = history.versions(after, dimension).select(*silver.columns)
@@ -135,20 +139,29 @@ def take_dimension(
         sums = facts | {name: outcomes[outcome] for name, outcome in _OUTCOMES.items()}
         _record(settings, run_id, application, silver, first, last, rules.version, sums, None)
 
-    return _process_new_batches(spark, settings, bronze, silver, process)
+    return _process_new_batches(spark, settings, bronze, silver, process, begun)
 
 
 def _process_new_batches(
-    spark: SparkSession, settings: Settings, bronze: tables.Table, silver: tables.Table, process: Callable[[DataFrame, int, int], None]
+    spark: SparkSession,
+    settings: Settings,
+    bronze: tables.Table,
+    silver: tables.Table,
+    process: Callable[[DataFrame, int, int], None],
+    begun: rule_sets.Begun | None,
 ) -> StreamingQuery:
-    """Start to run `process(rows, first batch, last batch)` on the whole bronze batches that were not processed before."""
+    """Start to run `process(rows, first batch, last batch)` on the whole bronze batches that were not processed before.
+
+    Those that an unfinished run has begun come first, by themselves.
+    """
 
     def done() -> int:
         return control.last_batch(settings, "silver", silver.name)
 
     checkpoint = sources.checkpoint(settings, "silver", bronze)
     stream = sources.stream_table(spark, settings, bronze, written.version_after(settings, bronze, done()))
-    query = stream.writeStream.queryName(silver.name).foreachBatch(batches.take_new(settings, bronze, silver.name, done, process))
+    take = batches.take_new(settings, bronze, silver.name, done, process, begun=begun.last if begun else 0)
+    query = stream.writeStream.queryName(silver.name).foreachBatch(take)
     return query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 

@@ -1,13 +1,24 @@
 """The registry of row rules: control.rule_sets keeps the text of every rule set that was ever used, by topic and version."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from deltalake import DeltaTable
 
 from expectations.row_rules import RuleError, RuleSet, parse_rules, read_rules
 from spark_jobs import control
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import RULE_SETS
+from spark_jobs.tables import BATCHES, RULE_SETS, Table
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Batches of a silver table, up to `last`, that a run began to write and did not finish, and the rules by which it judged them."""
+
+    last: int
+    rules: RuleSet
 
 
 def register(settings: Settings, topics: Iterable[str]) -> None:
@@ -46,6 +57,24 @@ def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
     return parse_rules(topic, text)
 
 
+def begin(settings: Settings, application: str, table: Table, rules: RuleSet, last: int) -> None:
+    """Note, before the first write, by which rules the batches up to `last` of a silver table were judged.
+
+    The note is a transaction identifier in a commit of control.batches that brings no row.
+    """
+    control.append(settings, BATCHES, [], once=(_mark(application, table, rules.version), last))
+
+
+def begun(settings: Settings, application: str, topic: str, table: Table) -> Begun | None:
+    """What a run of this application has begun and never recorded in control.batches: it is repeated by the rules of that run."""
+    delta, done = DeltaTable(str(BATCHES.path(settings))), control.last_batch(settings, "silver", table.name)
+    for (of, version), text in _texts(settings).items():
+        last = delta.transaction_version(_mark(application, table, version)) if of == topic else None
+        if last is not None and last > done:  # no more than one: a later run repeats it before it begins another
+            return Begun(last, parse_rules(topic, text))
+    return None
+
+
 def rule_names(settings: Settings, topic: str) -> list[str]:
     """The names of a topic's present rules, in their order, and after them those of older sets that were ever used.
 
@@ -57,6 +86,10 @@ def rule_names(settings: Settings, topic: str) -> list[str]:
         raise SettingsError(str(error)) from None
     texts = sorted(text for (of, _), text in _texts(settings).items() if of == topic)
     return list(dict.fromkeys([*names, *(rule.name for text in texts for rule in parse_rules(topic, text).rules)]))
+
+
+def _mark(application: str, table: Table, version: str) -> str:
+    return f"{application}/{table.name} by rules {version}"
 
 
 def _texts(settings: Settings) -> dict[tuple[str, str], str]:

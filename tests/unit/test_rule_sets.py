@@ -101,3 +101,29 @@ def test_a_file_that_cannot_be_used_is_a_matter_of_settings(home: Settings, rule
     read_rules.cache_clear()
     with pytest.raises(SettingsError, match=r"accounts\.yaml: .*No such file"):
         rule_sets.register(home, ["accounts"])
+
+
+def test_what_a_run_began_and_did_not_record_keeps_its_rules(home: Settings, rules: Path) -> None:
+    """Of its generation, table and topic only. Rules may come in force again."""
+
+    def begun(application: str = "silver", table: tables.Table = tables.SILVER_ACCOUNTS) -> tuple[int, str] | None:
+        found = rule_sets.begun(home, application, "accounts", table)
+        return (found.last, found.rules.version) if found else None
+
+    def record(last: int) -> None:
+        control.append(home, tables.BATCHES, [{"job": "silver", "table": "silver.accounts", "first_batch": last, "last_batch": last}])
+
+    record(1)
+    assert begun() is None
+    for last, version in ((4, "1"), (6, "2"), (7, "1")):
+        put(rules, GOOD.replace('"1"', f'"{version}"'))
+        rule_sets.register(home, ["accounts"])
+        for batch in (last, last - 1):  # a repetition may take fewer batches at once
+            rule_sets.begin(home, "silver", tables.SILVER_ACCOUNTS, read_rules("accounts"), batch)
+        assert begun() == (last, version)
+        assert (begun("silver/2"), begun(table=tables.SILVER_CUSTOMERS)) == (None, None)
+        record(last - 1)
+        assert begun() == (last, version)
+        record(last)
+        assert begun() is None
+    assert control.read(home, tables.BATCHES).num_rows == 7
