@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs import backfills, control, gates, leases, releases, tables
+from spark_jobs import backfills, control, gates, leases, releases, rollback, tables
 from spark_jobs.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, Backfill, Step
 from spark_jobs.errors import LedgerError
 from spark_jobs.faults import kill_point
@@ -57,11 +57,12 @@ def run(spark: SparkSession, settings: Settings, order: Order, run_id: str) -> N
     Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun.
     """
     rules = rule_sets.versions(topic.name for topic in TOPICS)
-    backfill = backfills.find_or_start(settings, order.start, order.end, order.tables, rules, run_id)
-    done = backfills.steps_done(settings, backfill)
+    with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
+        backfill = backfills.find_or_start(settings, order.start, order.end, order.tables, rules, run_id)
+        done = backfills.steps_done(settings, backfill)
+        work = _Work(spark, settings, order, backfill, run_id)
     if done:
         log.info("%s goes on behind %s", backfill, done[-1])
-    work = _Work(spark, settings, order, backfill, run_id)
     asks = any(topic.dimension and order.asks_for(topic.silver) for topic in TOPICS)
     first = [Step(backfill, DIMENSIONS, order.start, order.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
     if order.asks_for(tables.SILVER_TRANSACTIONS) or any(map(order.asks_for, tables.GOLD)):
@@ -69,8 +70,7 @@ def run(spark: SparkSession, settings: Settings, order: Order, run_id: str) -> N
     else:
         work.rebuild(first)
     if order.publish and not work.published:  # all steps were done by a process that died before it released the last one
-        with leases.hold(settings, LEASED, owner="backfill"):
-            work.publish()
+        work.take_turn([])
     backfills.finish(settings, backfill, run_id)
     shutil.rmtree(settings.checkpoints / FOLDER, ignore_errors=True)
     log.info("%s is done%s", backfill, "" if order.publish else ": next the DAG medallion, or by hand gate silver, gate gold, release")
@@ -78,7 +78,7 @@ def run(spark: SparkSession, settings: Settings, order: Order, run_id: str) -> N
 
 def finish_halfway(settings: Settings, run_id: str, start_session: Callable[[], SparkSession]) -> None:
     """End the step that a process which died has left halfway, if there is one. Waits for a backfill that is under way."""
-    with leases.hold(settings, LEASED, owner="end of a backfill's step"):
+    with rollback.hold(settings, LEASED, owner="end of a backfill's step"):
         step = backfills.halfway(settings)
         if step is None:
             return

@@ -14,6 +14,7 @@ from spark_jobs.ddl import parse_columns
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
 
+ROLLED_BACK = "rolled back"  # the transaction identifier of a roll-back; its number is the generation that begins with it
 _WITH_NULLS = Template("create view $name as select *, $nulls from ${name}_found")
 # A null of these types in DataFusion's words; the others have Spark's names there, too.
 _NULLS = {
@@ -79,8 +80,18 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
 
 
 def generation(settings: Settings) -> int:
-    """How often silver and gold were set back to a release, plus one. It rises with every roll-back and never falls."""
+    """How often silver and gold were set back to a release, plus one. It rises with every roll-back and never falls.
+
+    It changes only while the leases of silver, gold and the releases are held all together (decisions.py): whoever holds one of
+    them finds the same number each time.
+    """
     return max((int(row["generation"] or 1) for row in read(settings, DECISIONS).to_pylist()), default=1)
+
+
+def is_rolled_back(settings: Settings) -> bool:
+    """Whether the roll-back that was decided last is carried out, or none ever was."""
+    number = generation(settings)
+    return number == 1 or (DeltaTable(str(DECISIONS.path(settings))).transaction_version(ROLLED_BACK) or 0) >= number
 
 
 def application(settings: Settings, name: str) -> str:

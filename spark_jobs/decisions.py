@@ -21,10 +21,12 @@ log = logging.getLogger(__name__)
 def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | None = None) -> None:
     """Record a decision about every gate that is closed, and carry it out. With no gate closed only `roll back` does anything.
 
+    A roll-back is recorded while no job writes what it changes: none finds another generation than the one that it began with.
     Raises SettingsError for a choice that is none, and for a name or a reason that is not one line of text.
     """
     _check(choice, who, why)
-    with leases.hold(settings, [DECISIONS], owner="decide"):
+    changed = rollback.LEASED if choice == ROLL_BACK else ()
+    with leases.hold(settings, changed, owner="roll back"), leases.hold(settings, [DECISIONS], owner="decide"):
         closed = closed_verdicts(settings, *LAYERS)
         if not closed and choice != ROLL_BACK:
             log.info("no gate is closed: nothing to decide")

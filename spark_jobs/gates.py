@@ -17,8 +17,8 @@ from expectations.gate import Failure, Judgement, judge, refusal
 from expectations.limited import NoAnswer, call_limited
 from expectations.profile import measure_table
 from expectations.suites import SuiteError, read_suite
-from spark_jobs import backfills, control, leases
-from spark_jobs.errors import GateClosed
+from spark_jobs import backfills, control, leases, rollback
+from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.masking import mask_error
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS
@@ -44,11 +44,13 @@ def run(
     Writes Data Docs under `settings.quality`, one row a table to control.quality_results, and the verdict as JSON for callers.
     The caller may hold the layer's leases (`is_held`).
     With a limit, tables are judged in a process of its own; no judgement within that time closes the gate.
-    Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be judged.
+    Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be
+    judged, or a roll-back was decided meanwhile.
     """
     # Bronze never stops to be written, but the version that holds the batches in question does not change.
-    held = nullcontext() if is_held or layer == "bronze" else leases.hold(settings, LAYERS[layer], owner=f"gate {layer}")
+    held = nullcontext() if is_held or layer == "bronze" else rollback.hold(settings, LAYERS[layer], owner=f"gate {layer}")
     with held:
+        generation = control.generation(settings)
         if layer != "bronze":
             backfills.refuse_halfway(settings)
         to_judge, standing = find_written(settings, layer)
@@ -62,7 +64,10 @@ def run(
     rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
     standing = [row for row in standing if row["table"] not in {written.table.name for written in overdue}]
     if rows:
-        control.append(settings, QUALITY_RESULTS, rows)
+        with leases.hold(settings, [QUALITY_RESULTS], owner=f"gate {layer}"):
+            if control.generation(settings) != generation:
+                raise LedgerError(f"gate {layer}: a roll-back came in between and took away what was judged: run the gate again")
+            control.append_held(settings, QUALITY_RESULTS, rows)
     for row in (*rows, *standing):
         log.info("%s", _line(row, is_standing=row in standing))
     for failure in _failures(judgements):

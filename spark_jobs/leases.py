@@ -49,7 +49,7 @@ def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_second
 @contextmanager
 def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file:
+    with open(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666)) as file:
         told = False
         while not _try_lock(file):
             if time.monotonic() >= deadline:
@@ -60,9 +60,9 @@ def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[in
             time.sleep(_POLL_SECONDS)
         epoch = _record(file).get("epoch", 0) + 1
         record = {"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": _now(), "epoch": epoch}
+        # One write over the old record, blanks over what is left of it: the file holds one of the two whenever this process dies.
         file.seek(0)
-        file.truncate()
-        file.write(json.dumps(record))
+        file.write(json.dumps(record).ljust(os.fstat(file.fileno()).st_size))
         file.flush()
         yield epoch
 

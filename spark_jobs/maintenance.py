@@ -10,7 +10,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import leases, retention, upkeep
+from spark_jobs import leases, retention, rollback, upkeep
 from spark_jobs.bronze import upkeep as bronze_upkeep
 from spark_jobs.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.layout import SMALL_PAGES
@@ -53,7 +53,7 @@ def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession],
     try:
         if upkeep.plan(settings, table):
             session()  # now: a JVM takes long to start, and others may want the table meanwhile
-        with leases.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
+        with rollback.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
             if table.layer in LAYERS:
                 retention.bring_up_to_date(settings, [table])
             return upkeep.tend(settings, table, session, upkeep.utc_now(), _WRITING.get(table, {}))

@@ -35,9 +35,12 @@ def publish(settings: Settings) -> int:
     """Release, for every table, the version that its gate passed; returns the release's number.
 
     When the newest release names these versions already, nothing is written and its number is returned. Raises GateClosed
-    where a table was never judged, its newest verdict is not a pass, or the layers were judged at different batches.
+    where a table was never judged, its newest verdict is not a pass, or the layers were judged at different batches, and
+    LedgerError where a roll-back was decided and is not carried out.
     """
     with leases.hold(settings, [RELEASES], owner="release"):
+        if not control.is_rolled_back(settings):
+            raise LedgerError("a roll-back was decided and is not carried out, expected it to be: run release again, which does that first")
         verdicts = newest_verdicts(settings)
         _refuse_unjudged(verdicts)
         _refuse_other_silver(settings, verdicts)

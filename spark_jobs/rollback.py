@@ -3,12 +3,13 @@
 Bronze stays: it is what Kafka sent. A table that is set back keeps Delta's transaction identifiers with their higher numbers, under
 which the same batches would be skipped silently; so every roll-back starts a new generation of identifiers and checkpoints
 (`control.application`). The decision is recorded first and carried out table by table; a crash in between is made good by the
-next job, before it does anything else.
+next job, before it does anything else. A job that waited for its leases looks again once it has them (`hold`).
 """
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,80 +38,100 @@ from spark_jobs.tables import (
     Table,
     ensure_tables,
 )
-from spark_jobs.verdicts import next_moment
+from spark_jobs.verdicts import ROLL_BACK, next_moment
 from spark_jobs.versions import hold_same_rows, set_back
 from spark_jobs.written import source_of
 
 log = logging.getLogger(__name__)
 
-_DONE = "rolled back"
+LEASED = (*SILVER_OWNED, *GOLD, RELEASES)
+
+
+@contextmanager
+def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: float = leases.WAIT_SECONDS) -> Iterator[None]:
+    """Hold the leases of some tables, with no roll-back left to be carried out: one that was decided meanwhile is done first.
+
+    Raises LeaseHeld as `leases.hold` does.
+    """
+    chosen = tuple(tables)
+    while True:
+        finish(settings)
+        with leases.hold(settings, chosen, owner, wait_seconds):
+            if control.is_rolled_back(settings):
+                yield
+                return
 
 
 def finish(settings: Settings) -> None:
     """Carry out the roll-back that was decided last, as far as it was not carried out yet. Waits for the jobs under way."""
-    if is_done(settings):
+    if control.is_rolled_back(settings):
         return
-    with leases.hold(settings, (*SILVER_OWNED, *GOLD, RELEASES), owner="roll back"):
-        if is_done(settings):  # by another process, meanwhile
+    with leases.hold(settings, LEASED, owner="roll back"):
+        if control.is_rolled_back(settings):  # by another process, meanwhile
             return
         number = control.generation(settings)
-        decision = next(row for row in control.read(settings, DECISIONS).to_pylist() if row["generation"] == number)
+        decisions = control.read(settings, DECISIONS).to_pylist()
+        decision = next(row for row in decisions if row["generation"] == number and row["choice"] == ROLL_BACK)
         release = find_release(settings, decision["release_id"]) if decision["release_id"] else None
         released, last_batches = (release.versions, release.last_batches) if release else ({}, {})
         batches = {table.name: last_batches.get(table.name, 0) for table in BRONZE}
         for table in SILVER:
-            _restore(settings, table, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
+            _restore(settings, table, number, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
         for table in SILVER_INDEXES:
-            _empty(settings, table, control.application(settings, "silver"))
+            _empty(settings, table, number, control.application(settings, "silver"))
         follows = {control.following(settings, table): _head(settings, table) for table in FOLLOWERS}
         for table in GOLD:
-            _restore(settings, table, released, follows)
+            _restore(settings, table, number, released, follows)
         _keep(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
         _keep(settings, REDRIVES, lambda row: (row["_silver_version"] or 0) <= released.get(row["table"], -1))
         _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
         _restore_verdicts(settings, decision, released)
         kill_point("before the roll-back is done")
-        control.append(settings, DECISIONS, [], once=(_DONE, number))
+        control.append(settings, DECISIONS, [], once=(control.ROLLED_BACK, number))
     log.info(
         "silver and gold are back at release %d: run silver, or trigger the DAG medallion, to take the later batches again",
         decision["release_id"],
     )
 
 
-def is_done(settings: Settings) -> bool:
-    """Whether the roll-back that was decided last is carried out, or none ever was."""
-    number = control.generation(settings)
-    return number == 1 or (DeltaTable(str(DECISIONS.path(settings))).transaction_version(_DONE) or 0) >= number
-
-
 def _head(settings: Settings, table: Table) -> int:
     return DeltaTable(str(table.path(settings))).version()
 
 
-def _restore(settings: Settings, table: Table, released: dict[str, int], follows: dict[str, int]) -> None:
-    """Bring a table to its released version, in one commit with how far it follows; empty where no release names it."""
+def _restore(settings: Settings, table: Table, number: int, released: dict[str, int], follows: dict[str, int]) -> None:
+    """Bring a table to its released version, in one commit with how far it follows; empty where no release names it.
+
+    The commit also says of which roll-back it is: a repetition leaves the table as it is.
+    """
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
         return
     delta = DeltaTable(path)
-    if all(delta.transaction_version(application) is not None for application in follows):
+    if _is_restored(delta, number):
         return
     kill_point(f"before roll-back of {table.name}")
     version = released.get(table.name, 0)
+    positions = follows if table.name in released or not released else {}
     commit = CommitProperties(
         custom_metadata={"userMetadata": json.dumps({"rolled_back_to": version})},
-        app_transactions=[Transaction(*each) for each in follows.items()] if table.name in released or not released else None,
+        app_transactions=[Transaction(*each) for each in (positions | {control.ROLLED_BACK: number}).items()],
     )
     set_back(delta, version, table.partitioned_by, commit)
     ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
     kill_point(f"after roll-back of {table.name}")
 
 
-def _empty(settings: Settings, table: Table, application: str) -> None:
-    """Empty an index; the next run of silver makes it anew."""
+def _empty(settings: Settings, table: Table, number: int, application: str) -> None:
+    """Empty an index; the next run of silver builds it again."""
     path = str(table.path(settings))
-    if DeltaTable.is_deltatable(path) and (delta := DeltaTable(path)).transaction_version(application) is None:
-        delta.delete(commit_properties=CommitProperties(app_transactions=[Transaction(application, 0)]))
+    if DeltaTable.is_deltatable(path) and not _is_restored(delta := DeltaTable(path), number):
+        marks = [Transaction(application, 0), Transaction(control.ROLLED_BACK, number)]
+        delta.delete(commit_properties=CommitProperties(app_transactions=marks))
+
+
+def _is_restored(delta: DeltaTable, number: int) -> bool:
+    """Whether the roll-back of this number has restored a table."""
+    return (delta.transaction_version(control.ROLLED_BACK) or 0) >= number
 
 
 def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:

@@ -10,7 +10,8 @@ import logging
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 
@@ -77,10 +78,8 @@ def run_live_control(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
     """What bronze has gained to silver, in one pass. Starts no JVM when that is nothing."""
-    rollback.finish(settings)
-    _finish_backfill(settings, options)
-    gates.refuse_if_closed(settings, "bronze", "silver")
-    with leases.hold(settings, tables.SILVER_OWNED, owner="silver"):
+    with _holding(settings, options, tables.SILVER_OWNED):
+        gates.refuse_if_closed(settings, "bronze", "silver")
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
         retention.bring_up_to_date(settings, tables.SILVER_OWNED)
         rule_sets.register(settings, (table.topic for table in tables.BRONZE))
@@ -96,14 +95,10 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
-    from spark_jobs.silver import corrections, redrive_plan
+    from spark_jobs.silver import corrections, redrive, redrive_plan
 
     given = corrections.read_file(options.corrections) if options.corrections else []  # refused before any lease is waited for
-    rollback.finish(settings)
-    _finish_backfill(settings, options)
-    with leases.hold(settings, tables.SILVER_OWNED, owner="redrive"):
-        from spark_jobs.silver import redrive
-
+    with _holding(settings, options, tables.SILVER_OWNED):
         plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given)
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
         retention.bring_up_to_date(settings, tables.SILVER_OWNED)
@@ -123,7 +118,7 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
         if options.dry_run:
             dry_run.run(settings, order, lambda: start_session(settings, "ledger backfill, dry run"))
             return
-        with leases.hold(settings, backfill.LEASED, owner="backfill"):
+        with rollback.hold(settings, backfill.LEASED, owner="backfill"):
             tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.GOLD, *tables.CONTROL))
             redrive_plan.refuse_halfway(settings)
             rule_sets.register(settings, (table.topic for table in tables.BRONZE))
@@ -133,10 +128,8 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     """What silver has gained to gold, in one pass. Silver stands still meanwhile."""
-    rollback.finish(settings)
-    _finish_backfill(settings, options)
-    gates.refuse_if_closed(settings, "bronze", "silver", "gold")
-    with leases.hold(settings, (*tables.SILVER, *tables.GOLD), owner="gold"):
+    with _holding(settings, options, (*tables.SILVER, *tables.GOLD)):
+        gates.refuse_if_closed(settings, "bronze", "silver", "gold")
         from spark_jobs.gold import job
         from spark_jobs.silver import redrive_plan
 
@@ -194,6 +187,17 @@ def run_release(settings: Settings, options: argparse.Namespace) -> None:
 def run_decide(settings: Settings, options: argparse.Namespace) -> None:
     """What a person decides about closed gates: release anyway, roll back or wait. Starts no JVM."""
     decisions.decide(settings, options.choice.replace("-", " "), options.who, options.why)
+
+
+@contextmanager
+def _holding(settings: Settings, options: argparse.Namespace, wanted: Collection[tables.Table]) -> Iterator[None]:
+    """The leases of some tables, with nothing left halfway by a roll-back or a backfill's step: what came meanwhile is ended first."""
+    while True:
+        _finish_backfill(settings, options)
+        with rollback.hold(settings, wanted, owner=options.name):
+            if not backfills.halfway(settings):
+                yield
+                return
 
 
 def _finish_backfill(settings: Settings, options: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from spark_jobs import backfills, control, kept, retention, rollback
+from spark_jobs import backfills, control, kept, retention
 from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.releases import Release, find_release
 from spark_jobs.settings import Settings
@@ -89,7 +89,7 @@ def of_now(settings: Settings) -> Snapshot:
 
     Raises LedgerError where one of their jobs stopped halfway, so that its tables cannot agree.
     """
-    if not rollback.is_done(settings):
+    if not control.is_rolled_back(settings):
         raise LedgerError("a roll-back was decided and is not carried out, expected it to be: run silver, which does that first")
     backfills.refuse_halfway(settings)
     read = control.versions_read_by_gold(settings)
