@@ -12,7 +12,7 @@ from spark_jobs.settings import read_settings
 from tests.spark.orders import stage
 from tests.spark.orders.world import World
 
-RELEASED = ("produce", "bronze", "silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
+RELEASED = ("produce transactions customers", "bronze", "silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
 
 
 class MakeWorld(Protocol):

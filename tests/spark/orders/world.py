@@ -113,6 +113,9 @@ class World:
         actors = [Actor(self._work(call.words), self._session(number), call.dies_at, call.yields_at) for number, call in enumerate(calls)]
         self.stage.play(*actors)
         outcomes = [self._outcome(actor) for actor in actors]
+        for actor, call in zip(actors, calls, strict=True):
+            named = {point for point in (call.dies_at, call.yields_at) if isinstance(point, str)}
+            assert named <= {*actor.reached}, f"{line}: never came to {named - {*actor.reached}}, but to {actor.reached}"
         self.told[-1] += f"  -> {'; '.join(outcomes)}"
         for call, outcome in zip(calls, outcomes, strict=True):
             self._note(call, outcome)
