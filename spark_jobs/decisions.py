@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from spark_jobs import control, leases, one_line, rollback
 from spark_jobs.errors import SettingsError
+from spark_jobs.faults import kill_point
 from spark_jobs.releases import latest_release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import DECISIONS, LAYERS
@@ -42,6 +43,7 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
             "generation": control.generation(settings) + (choice == ROLL_BACK),
         }
         control.append_held(settings, DECISIONS, [decision | {"layer": layer, "run_id": run_id} for layer, run_id in gates])
+    kill_point("after a decision")
     log.info("decided by %s: %s, for %s: %s", who, choice, ", ".join(layer for layer, _ in gates), why)
     rollback.finish(settings)
 

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed, LedgerError
+from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BRONZE, BY_NAME, GOLD, LAYERS, RELEASES, SILVER, Table
 from spark_jobs.verdicts import newest_verdicts
@@ -52,7 +53,9 @@ def publish(settings: Settings) -> int:
         number = current.release_id + 1 if current else 1
         rows = [_row(settings, number, table, verdicts) for table in BY_NAME.values()]
         now = datetime.now(UTC)
+        kill_point("before a release")
         control.append_held(settings, RELEASES, [row | {"released_at": now} for row in rows], once=("release", number))
+        kill_point("after a release")
     log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
     return number
 

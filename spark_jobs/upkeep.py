@@ -19,6 +19,7 @@ from deltalake import CommitProperties, DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs import compaction, log_files, releases, sinks
+from spark_jobs.faults import kill_point
 from spark_jobs.lifetimes import LEAST_FILE_DAYS, LEAST_LOG_DAYS
 from spark_jobs.settings import Settings
 from spark_jobs.spared import Spared, spared
@@ -81,7 +82,9 @@ def tend(
     joined = _join_control(settings, table) if table.layer == "control" else _join(settings, table, session, writing)
     after, keep = _size(settings, table), spared(settings, table, now)
     waits = waits_for(settings, table, keep, now)
+    kill_point(f"before removing files of {table.name}")
     removed, removed_bytes = (0, 0) if waits else remove_files(settings, table, keep, now)
+    kill_point(f"after removing files of {table.name}")
     return Report(
         table=table.name,
         files=(before[0], after[0]),

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control, sinks, sources, tables
+from spark_jobs.faults import kill_point
 from spark_jobs.gold import amend, totals, windows
 from spark_jobs.gold.changes import Change, hold_changes
 from spark_jobs.layout import SMALL_PAGES
@@ -192,5 +193,7 @@ def _record(settings: Settings, run_id: str) -> None:
         "_read_versions": json.dumps(versions),
     }
     rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in tables.GOLD]
+    kill_point("before batches of gold")
     # Both only rise; a batch of nothing but bad rows changes no version.
     control.append(settings, tables.BATCHES, rows, once=(control.application(settings, JOB), sum(versions.values()) + last))
+    kill_point("after batches of gold")
