@@ -21,7 +21,7 @@ from spark_jobs.tables import Table
 from spark_jobs.times import midnight, to_micros
 from spark_jobs.values import Beyond, to_rows
 
-_COUNT = Template("select count(*) as n from t where $time >= $start and $time < $end")
+_COUNT = Template("select count(*) as n from t where $time >= $start and $time $before $end")
 _MOMENT = Template("arrow_cast('$time', 'Timestamp(Microsecond, Some(\"UTC\"))')")
 _WINDOWS = (tables.DAILY_TOTALS, tables.SLIDING_TOTALS, tables.CUMULATIVE_TOTALS, tables.WEEKLY_TOP_CUSTOMERS, tables.CUSTOMER_SESSIONS)
 
@@ -66,10 +66,13 @@ def _told(settings: Settings, table: Table, order: Order) -> list[str]:
     delta = DeltaTable(str(table.path(settings)))
     # A sliding window that starts a day before the range still holds a part of it.
     start = order.start - timedelta(days=1) if table in _WINDOWS and order.start.year > 1 else order.start
-    if table.time_column == "day":
+    if table.time_column == "day":  # compared with days: as times they would have to fit 64 bits of nanoseconds
         start = start.replace(hour=0, minute=0, second=0, microsecond=0)
-    start_text, end_text = (_MOMENT.substitute(time=time.isoformat()) for time in (start, order.end))
-    rows = control.query(delta, _COUNT.substitute(time=table.time_column, start=start_text, end=end_text))["n"][0].as_py()
+        last = order.end - timedelta(microseconds=1)
+        words = {"start": f"date '{start.date()}'", "end": f"date '{last.date()}'", "before": "<="}
+    else:
+        words = {"start": _MOMENT.substitute(time=start.isoformat()), "end": _MOMENT.substitute(time=order.end.isoformat()), "before": "<"}
+    rows = control.query(delta, _COUNT.substitute(words, time=table.time_column))["n"][0].as_py()
     actions = pa.table(delta.get_add_actions(flatten=True))
     bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
     files = to_rows(actions.select(["path", *bounds]))

@@ -7,6 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_jobs.explain.cells import literal
+from spark_jobs.explain.moment import Session
+from spark_jobs.explain.text import shown
 from spark_jobs.values import Beyond, to_list, to_rows
 
 DAY = 86_400_000_000
@@ -65,3 +68,10 @@ def test_rows_with_such_values_within_lists_and_structs() -> None:
     expected = [{"n": 1, "days": [date(1970, 1, 1), day, None], "of": {"at": at, "x": None}}, {"n": None, "days": None, "of": None}]
     assert to_rows(pa.Table.from_pylist(rows, kinds)) == expected
     assert to_rows(pa.table({"n": pa.chunked_array([], pa.int64())})) == []
+
+
+@pytest.mark.parametrize("beyond", [Beyond(-719_528 * DAY, is_date=True), Beyond(253_402_300_800_000_000), Beyond(-(2**63))])
+def test_such_a_value_of_a_cell_can_be_asked_for_and_shown(beyond: Beyond) -> None:
+    ((row),) = Session().query(f"select {literal(beyond)} as found")
+    assert row == {"found": beyond}
+    assert shown(beyond) == str(beyond)
