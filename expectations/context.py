@@ -9,12 +9,13 @@ import fcntl
 import logging
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import yaml
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = Path(__file__).parent / "great_expectations.yml"
 _SOURCE, _BATCH = "profiles", "profile"
+_PAGES = "data_docs/validations"
 _UNUSED = ("pyspark", "sqlalchemy")  # both optional for GX: profiles are pandas frames, and leaving them out saves a quarter of the start
 
 
@@ -59,6 +61,36 @@ def index_page(folder: Path) -> str | None:
     """The address of the page that lists all runs; None before the first one."""
     page = folder / "data_docs" / "index.html"
     return page.as_uri() if page.exists() else None
+
+
+def remove_reports(folder: Path, named: Collection[str], before: datetime) -> tuple[int, int]:
+    """Remove the pages and results of runs before a moment, but those whose addresses are `named`; returns files and bytes.
+
+    An index that links to a page that went is removed too: the next run makes another.
+    """
+    mark = f"/{_PAGES}/"
+    kept = {unquote(address).rpartition(mark)[2].removesuffix(".html") for address in named if mark in unquote(address)}
+    removed: list[int] = []
+    with _locked(folder):
+        index = folder / "data_docs" / "index.html"
+        listed = index.read_text(errors="replace") if index.exists() else ""
+        for root, kind in ((folder / _PAGES, ".html"), (folder / "gx/validations", ".json")):
+            for file in [file for file in root.rglob(f"*{kind}") if file.stat().st_mtime < before.timestamp()]:
+                place = file.relative_to(root).as_posix().removesuffix(kind)
+                if place in kept:
+                    continue
+                removed.append(file.stat().st_size)
+                file.unlink()
+                _remove_empty(file.parent, root)
+                if f"validations/{quote(place)}.html" in listed:
+                    index.unlink(missing_ok=True)
+    return len(removed), sum(removed)
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    while folder != root and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
 
 
 def import_great_expectations() -> ModuleType:

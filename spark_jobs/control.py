@@ -79,6 +79,12 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
     write_deltalake(target, data, mode="append", commit_properties=properties)
 
 
+def replace_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+    """Put these rows in place of all that a table holds, in one commit, for a caller that holds its lease."""
+    data = pa.Table.from_pylist(list(rows), schema=_schema(table))
+    write_deltalake(str(table.path(settings)), data, mode="overwrite")
+
+
 def generation(settings: Settings) -> int:
     """How often silver and gold were set back to a release, plus one. It rises with every roll-back and never falls.
 

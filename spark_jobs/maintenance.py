@@ -10,13 +10,13 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import leases, retention, rollback, upkeep
+from spark_jobs import expiry, leases, retention, rollback, upkeep
 from spark_jobs.bronze import upkeep as bronze_upkeep
 from spark_jobs.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.layout import SMALL_PAGES
 from spark_jobs.settings import Settings
 from spark_jobs.silver import known
-from spark_jobs.tables import BRONZE, GOLD, LAYERS, LIVE, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
+from spark_jobs.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
 from spark_jobs.upkeep import Report
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
         if table not in served:
             reports.append(_tend(settings, table, session, wait_seconds))
             log.info("%s", reports[-1])
+    if QUALITY_RESULTS in tables:
+        expiry.remove_expired_reports(settings, upkeep.utc_now())
     if failed := [report for report in reports if report.error]:
         raise LedgerError(f"upkeep of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
     return reports
@@ -56,6 +58,8 @@ def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession],
         with rollback.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
             if table.layer in LAYERS:
                 retention.bring_up_to_date(settings, [table])
+            else:
+                expiry.remove_rows(settings, table, upkeep.utc_now())
             return upkeep.tend(settings, table, session, upkeep.utc_now(), _WRITING.get(table, {}))
     except LeaseHeld as error:
         return Report(table.name, error=str(error))

@@ -71,6 +71,8 @@ def read_releases(settings: Settings) -> list[Release]:
 def find_release(settings: Settings, release_id: int) -> Release:
     """A release by its number, however old; raises LedgerError when there never was one of that number."""
     releases = {release.release_id: release for release in read_releases(settings)}
+    if release_id not in releases and 0 < release_id < max(releases, default=0):
+        raise LedgerError(f"release {release_id} has expired and is not on record any more: open the newest one, {max(releases)}")
     if release_id not in releases:
         raise LedgerError(f"there is no release {release_id}: found {', '.join(map(str, releases)) or 'none'}")
     return releases[release_id]

@@ -6,12 +6,14 @@ judged by its heartbeat (spark_jobs/service/heartbeat.py); that there is never m
 
 import logging
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
+from include.stack.processes import log_writer_command
 from spark_jobs.service import control, heartbeat
 from spark_jobs.service.heartbeat import ENDED, RUNNING, Heartbeat
 from spark_jobs.service.services import Service
@@ -25,8 +27,10 @@ STOP_SECONDS = 180  # for a graceful end that was asked for
 MOST_FAILURES = 48
 _PAUSES = (0, 2, 5, 10, 20, 40, 80, 160, 300)  # seconds before the next start, after so many failures in a row
 _TAIL_BYTES = 16 * 1024
-# The shell stays to write down how the application ended; `--fork` puts it below process 1 at once.
-_DETACHED = ("setsid", "--fork", "bash", "-c", '"${@:2}" >>"$1.log" 2>&1 </dev/null; echo $? >"$1.exit"')
+# The shell stays to write down how the application ended; `--fork` puts it below process 1 at once, and who writes the log too, which
+# must not be stopped before the application. Like the log of a part of the stack, it is of bounded size.
+_LOGGED = f'</dev/null > >(exec setsid --fork env -i {shlex.join(log_writer_command())} "$1.log" >&3 2>/dev/null) 2>&1 3>&-'
+_DETACHED = ("setsid", "--fork", "bash", "-c", f'exec 3>>"$1.log"; "${{@:2}}" {_LOGGED}; echo $? >"$1.exit"')
 
 
 class GaveUpError(Exception):

@@ -19,6 +19,7 @@ from include.quality_page import audits, charts, quarantine, verdicts
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
 from spark_jobs.errors import SettingsError
+from spark_jobs.lifetimes import MARGIN_DAYS
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import BY_NAME
 
@@ -140,7 +141,7 @@ def data_docs(request: Request, path: str) -> Response:
     except (OSError, ValueError):  # a name too long, a null character
         is_there = False
     if not is_there:
-        raise HTTPException(404, "found no such report: it may be older than the reports that are kept")
+        return _page(request, "gone.html", _open(), status_code=404, days=_settings().release_days + MARGIN_DAYS)
     if file.suffix != ".html":
         return FileResponse(file)
     style = f'<link rel="stylesheet" href="{_base(request)}/static/data_docs.css"></head>'
@@ -174,7 +175,7 @@ def _base(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
-def _page(request: Request, template: str, warehouse: Warehouse | None, **words: Any) -> Response:
+def _page(request: Request, template: str, warehouse: Warehouse | None, status_code: int = 200, **words: Any) -> Response:
     base = _base(request)
     text = _templates.get_template(template).render(
         base=base,
@@ -184,4 +185,4 @@ def _page(request: Request, template: str, warehouse: Warehouse | None, **words:
         problems=warehouse.problems if warehouse else [],
         **words,
     )
-    return HTMLResponse(text)
+    return HTMLResponse(text, status_code)

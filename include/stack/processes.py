@@ -6,8 +6,10 @@ runs is known without pid files: also after a kill -9 of whoever started it, and
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from spark_jobs.errors import LedgerError
 HOME_MARK = "LEDGER_STACK"
 PART_MARK = "LEDGER_STACK_PART"
 POLL_SECONDS = 0.2
+_LOG_WRITER = Path(__file__).with_name("log_writer.py")
+_LAST_LINES_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Running:
     process: psutil.Process
     log: Path
     child: subprocess.Popen[bytes] | None = None  # when this very process started it
+    writer: subprocess.Popen[bytes] | None = None  # then also who writes its log
 
 
 def mark(home: Path, part: str) -> dict[str, str]:
@@ -39,11 +44,18 @@ def mark(home: Path, part: str) -> dict[str, str]:
 def start(
     home: Path, part: str, command: list[str], environment: Mapping[str, str], log: Path, user: tuple[int, int] | None = None
 ) -> Running:
-    """Start a part in a session of its own, with its output in a log file; the log of the run before is kept as `.1`."""
+    """Start a part in a session of its own, with its output in a log file of bounded size; the log before is kept as `.1`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
         log.replace(log.with_suffix(".log.1"))
-    with open(log, "wb") as output:
+    # Without a mark: it is stopped by nobody, and ends with the last process that writes into its pipe.
+    with open(log, "ab") as file:
+        command_of_writer, nothing = [*log_writer_command(), str(log)], subprocess.DEVNULL
+        writer = subprocess.Popen(
+            command_of_writer, env={}, cwd="/", stdin=subprocess.PIPE, stdout=file, stderr=nothing, start_new_session=True
+        )
+    assert writer.stdin is not None
+    with writer.stdin as output:
         started = subprocess.Popen(
             command,
             env={**environment, **mark(home, part)},
@@ -56,12 +68,17 @@ def start(
             group=user[1] if user else None,
             extra_groups=[] if user else None,
         )
-    running = Running(part, psutil.Process(started.pid), log, started)
+    running = Running(part, psutil.Process(started.pid), log, started, writer)
     # The kernel shows an environment a moment after it has begun a program; until then nobody finds the part by its mark.
     deadline = time.monotonic() + 5
     while alive(running.process) and PART_MARK not in environment_of(running.process) and time.monotonic() < deadline:
         time.sleep(0.001)
     return running
+
+
+def log_writer_command() -> list[str]:
+    """The command, before the file's name, of the process that writes what it is sent into a log file of bounded size."""
+    return [sys.executable, "-ISE", str(_LOG_WRITER)]
 
 
 def alive(process: psutil.Process) -> bool:
@@ -129,11 +146,19 @@ def wait_until(ready: Callable[[], bool], needed: Sequence[Running], patience: f
     while not ready():
         for part in needed:
             if not alive(part.process):
+                _wait_for_log(part)
                 raise LedgerError(f"{part.part} ended before it was ready; {part.log} ends with: {last_lines(part.log)}")
         if time.monotonic() > deadline:
             log = needed[0].log
             raise LedgerError(f"{needed[0].part} was not ready after {patience:.0f} s; {log} ends with: {last_lines(log)}")
         time.sleep(POLL_SECONDS)
+
+
+def _wait_for_log(part: Running) -> None:
+    """Let the writer of an ended part's log come to its end; not for ever, because a child of the part may still run."""
+    if part.writer:
+        with suppress(subprocess.TimeoutExpired):
+            part.writer.wait(_LAST_LINES_SECONDS)
 
 
 def last_lines(log: Path, lines: int = 3) -> str:

@@ -102,7 +102,8 @@ def test_airflow_parts_share_image_settings_and_volumes() -> None:
 
 def test_airflow_knows_every_option() -> None:
     known = yaml.safe_load((installed("airflow") / "config_templates/config.yml").read_text())
-    options = [variable.split("__")[1:] for variable in SERVICES["airflow-scheduler"]["environment"] if variable.startswith("AIRFLOW__")]
+    names = [name.removesuffix("_CMD") for name in SERVICES["airflow-scheduler"]["environment"] if name.startswith("AIRFLOW__")]
+    options = [name.split("__")[1:] for name in names]
     assert options
     assert [(section, option) for section, option in options if option.lower() not in known[section.lower()]["options"]] == []
 

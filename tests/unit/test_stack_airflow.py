@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from include.stack import airflow
 from spark_jobs.settings import ROOT, read_settings
@@ -64,3 +65,9 @@ def test_where_alerts_go_is_passed_on(tmp_path: Path) -> None:
     wanted = airflow.environment(read_settings(caller), URL, 18080, caller)
     assert {name: wanted.get(name) for name in alerts} == alerts
     assert "AIRFLOW_CONN_OTHER" not in wanted
+
+
+def test_dag_files_are_parsed_every_five_minutes_in_both_stacks(wanted: dict[str, str]) -> None:
+    name = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
+    compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
+    assert wanted[name] == compose["x-airflow"]["environment"][name] == "300"

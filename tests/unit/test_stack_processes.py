@@ -97,7 +97,9 @@ def test_a_part_that_is_never_ready_is_given_up(run: Callable[..., Running]) -> 
 
 def test_the_log_of_the_run_before_is_kept(run: Callable[..., Running], tmp_path: Path) -> None:
     for text in ("first", "second"):
-        process = run(f"print({text!r})").process
-        process.wait(timeout=20)
+        part = run(f"print({text!r})")
+        part.process.wait(timeout=20)
+        assert part.writer is not None
+        part.writer.wait(timeout=20)
     assert last_lines(tmp_path / "test.log") == "second"
     assert last_lines(tmp_path / "test.log.1") == "first"
