@@ -169,6 +169,57 @@ def test_the_image_is_made_from_the_lock_files_and_runs_as_a_user() -> None:
     assert {source.split("/")[0] for source, _ in copied} == allowed
 
 
+def test_images_are_pinned_by_digest() -> None:
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    foreign = [service["image"] for name, service in SERVICES.items() if name not in OURS]
+    assert bases
+    assert foreign
+    assert [image for image in (*bases, *foreign) if not re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_logs_and_memory_are_bounded(name: str) -> None:
+    assert SERVICES[name]["logging"]["options"] == {"max-size": "10m", "max-file": "5"}
+    assert VARIABLE.fullmatch(SERVICES[name]["mem_limit"])
+
+
+def test_airflows_address_is_a_setting() -> None:
+    assert VARIABLE.fullmatch(SERVICES["airflow-api-server"]["environment"]["AIRFLOW__API__BASE_URL"])
+
+
+def test_sparks_processes_share_a_secret_and_the_settings_of_a_closed_cluster() -> None:
+    for name in ("spark-master", "spark-worker"):
+        command = SERVICES[name]["command"]
+        assert command[command.index("--properties-file") + 1] == "/opt/ledger/include/spark/cluster.conf"
+        assert SERVICES[name]["environment"].keys().isdisjoint({"SPARK_MASTER_OPTS", "SPARK_WORKER_OPTS", "SPARK_DAEMON_JAVA_OPTS"})
+    using = {name for name, service in SERVICES.items() if "_SPARK_AUTH_SECRET" in service.get("environment", {})}
+    assert using == {"spark-master", "spark-worker", *AIRFLOW}
+    assert SERVICES["spark-worker"]["environment"]["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_only_drivers_and_the_worker_reach_the_master() -> None:
+    assert {"default", "spark"} == set(COMPOSE["networks"])
+    assert {name for name, service in SERVICES.items() if "spark" in service.get("networks", [])} == {
+        "spark-master",
+        "spark-worker",
+        "airflow-scheduler",
+    }
+    assert SERVICES["spark-master"]["networks"] == ["spark"]
+
+
+def test_a_container_keeps_its_files_private() -> None:
+    found = re.search(r"^ENTRYPOINT (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    assert found
+    words = [*json.loads(found[1]), "sh", "-c", "umask; echo $1 $2", "x", "a b", "c"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "0077\na b c\n"
+    assert "install --directory --mode=0700" in DOCKERFILE
+    options = SERVICES["airflow-scheduler"]["environment"]
+    assert {name.rpartition("NEW_")[2]: value for name, value in options.items() if "FILE_TASK_HANDLER" in name} == {
+        "FOLDER_PERMISSIONS": "0o700",
+        "FILE_PERMISSIONS": "0o600",
+    }
+
+
 @pytest.mark.parametrize("script", ["include/docker/start-kafka", "include/docker/postgres-init"])
 def test_scripts_are_executable_and_parse(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111 == 0o111
