@@ -21,13 +21,16 @@ from spark_jobs.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, Backfill
 from spark_jobs.errors import LedgerError
 from spark_jobs.faults import kill_point
 from spark_jobs.gold import job as gold
+from spark_jobs.gold.rebuild import APPLICATION as GOLD_APPLICATION
 from spark_jobs.gold.rebuild import rebuild_gold
 from spark_jobs.settings import Settings
 from spark_jobs.silver import job as silver
 from spark_jobs.silver import rule_sets
+from spark_jobs.silver.rebuild import APPLICATION as SILVER_APPLICATION
 from spark_jobs.silver.rebuild import Rebuilt, Staged, rebuild_silver, stage
 from spark_jobs.silver.topics import TOPICS
 from spark_jobs.tables import LAYERS, Table
+from spark_jobs.versions import rows_written
 
 log = logging.getLogger(__name__)
 
@@ -116,10 +119,14 @@ class _Work:
         self.rebuild(before)
 
     def stage(self, step: Step, folder: str) -> list[Staged]:
-        """Find and judge the rows of a step, of the topics that are asked for."""
+        """Find and judge, by the backfill's rules, the rows of a step, of the topics that are asked for."""
         topics = [topic for topic in TOPICS if bool(topic.dimension) == (step.part == DIMENSIONS) and self.order.asks_for(topic.silver)]
         root = self.settings.checkpoints / folder
-        return [stage(self.spark, self.settings, topic, step.start, step.end, root / topic.name) for topic in topics]
+        rules = [rule_sets.recorded(self.settings, topic.name, self.backfill.rules[topic.name]) for topic in topics]
+        return [
+            stage(self.spark, self.settings, topic, by, step.start, step.end, root / topic.name)
+            for topic, by in zip(topics, rules, strict=True)
+        ]
 
     def take_turn(self, steps: list[tuple[Step, list[Staged]]]) -> bool:
         """Do steps under the leases, and let the live flow have its turn; False when the staged rows hold no more."""
@@ -142,25 +149,31 @@ class _Work:
         """Bring silver and gold to what the staged rows say, and record it."""
         begun = False
 
-        def begin() -> None:
+        def begin(newest: datetime | None = None) -> None:
             nonlocal begun
             if not begun:
-                backfills.begin(self.settings, step, self.run_id)
+                versions = {table.name: DeltaTable(str(table.path(self.settings))).version() for table in LEASED}
+                backfills.begin(self.settings, step, self.run_id, versions, newest)
             begun = True
 
         silver.finish(self.spark, self.settings, self.run_id)
         rebuilt = [rebuild_silver(self.spark, self.settings, each, step.start, step.end, self.run_id, begin) for each in staged]
         gold.run(self.spark, self.settings, self.run_id)
-        changed = {table: count for each in rebuilt for table, count in each.changed.items()}
         if step.part == TRANSACTIONS:
             only = [name for name in self.order.tables if name.startswith("gold.")]
-            changed |= rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
+            rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
         kill_point("before a step of a backfill is done")
-        self.record(step, rebuilt, changed)
+        self.record(step, rebuilt)
 
-    def record(self, step: Step, rebuilt: list[Rebuilt], changed: dict[Table, int]) -> None:
-        """Note and tell what a step has done."""
-        rows = sum(each.rows for each in rebuilt)
+    def record(self, step: Step, rebuilt: list[Rebuilt]) -> None:
+        """Note and tell what a step has done, with what processes wrote that died in it."""
+        rows, changed = sum(each.rows for each in rebuilt), dict[Table, int]()
+        newest = next((each.newest_event_at for each in rebuilt if each.newest_event_at), None)
+        if begun := backfills.begun(self.settings):
+            before, newest = begun[0], newest or begun[1]
+            own = [control.application(self.settings, name) for name in (SILVER_APPLICATION, GOLD_APPLICATION)]
+            found = {table: rows_written(table.path(self.settings), before.get(table.name, 0), own) for table in LEASED}
+            changed = {table: count for table, count in found.items() if count is not None}
         backfills.end(
             self.settings,
             step,
@@ -169,7 +182,7 @@ class _Work:
             changed=sum(changed.values()),
             last_batch=control.last_batch(self.settings, "silver", tables.SILVER_TRANSACTIONS.name),
             versions={table.name: DeltaTable(str(table.path(self.settings))).version() for table in changed},
-            _newest_event_at=next((each.newest_event_at for each in rebuilt if each.newest_event_at), None),
+            _newest_event_at=newest,
         )
         told = ", ".join(f"{table.name} {count}" for table, count in changed.items()) or "none"
         log.info("%s: %d rows judged; rows changed: %s", step, rows, told)

@@ -85,9 +85,23 @@ def refuse_halfway(settings: Settings) -> None:
         )
 
 
-def begin(settings: Settings, step: Step, run_id: str) -> None:
-    """Record that the tables are about to change."""
-    _record(settings, step.backfill, run_id, "begun", part=step.part, step_start=step.start, step_end=step.end)
+def begin(settings: Settings, step: Step, run_id: str, versions: Mapping[str, int], newest: datetime | None = None) -> None:
+    """Record that the tables are about to change: their versions before, and the largest event time of all valid transactions after."""
+    facts = {"part": step.part, "step_start": step.start, "step_end": step.end}
+    _record(settings, step.backfill, run_id, "begun", **facts, _versions=json.dumps(versions), _newest_event_at=newest)
+
+
+def begun(settings: Settings) -> tuple[dict[str, int], datetime | None] | None:
+    """What was recorded when the step under way was begun: by the first process the versions, by the last the event time.
+
+    The processes that died in it wrote some of its rows. None where nothing of it is written.
+    """
+    rows = [row for row in _rows(settings) if row["state"] in ("begun", "done")]
+    done = max((number for number, row in enumerate(rows, start=1) if row["state"] == "done"), default=0)
+    if not (under_way := rows[done:]):
+        return None
+    newest = next((row["_newest_event_at"] for row in reversed(under_way) if row["_newest_event_at"]), None)
+    return json.loads(under_way[0]["_versions"] or "{}"), newest
 
 
 def end(settings: Settings, step: Step, run_id: str, **facts: Any) -> None:

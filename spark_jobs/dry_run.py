@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from expectations.row_rules import read_rules
 from spark_jobs import control, tables
 from spark_jobs.backfill import Order
 from spark_jobs.errors import LedgerError
@@ -50,7 +51,7 @@ def _silver_changes(settings: Settings, order: Order, spark: SparkSession) -> Ma
     folder = settings.checkpoints / "backfill-dry-run"
     try:
         for topic in (topic for topic in TOPICS if order.asks_for(topic.silver)):
-            staged = stage(spark, settings, topic, order.start, order.end, folder / topic.name)
+            staged = stage(spark, settings, topic, read_rules(topic.name), order.start, order.end, folder / topic.name)
             rebuilt = rebuild_silver(spark, settings, staged, order.start, order.end, "dry run", None)
             tell(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
             changed |= dict.fromkeys(topic.written, 0) | rebuilt.changed

@@ -169,7 +169,8 @@ REDRIVES = Table(
     redriven_at timestamp, _newest_event_at timestamp, _silver_version bigint""",
 )
 # What backfills did, in the order of `number`: `started`, then of each step `begun` and `done`, and `finished`. A step is a range of times
-# of transactions, or of customers and accounts (`part`). _versions: the tables that it changed, and their versions after it (JSON).
+# of transactions, or of customers and accounts (`part`). _versions (JSON): of `begun`
+# the versions of all tables before it, of `done` those after it of the tables that the step changed.
 BACKFILLS = Table(
     "control.backfills",
     """number bigint, backfill_id string, run_id string, state string, range_start timestamp, range_end timestamp,

@@ -1,7 +1,7 @@
 """Which versions of a table hold the same rows, with nothing but upkeep between them, and the way back to one. All of it without Spark."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from spark_jobs.tables import Table
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
 UPKEEP = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+_CHANGES = ("Inserted", "Updated", "Deleted")  # what the metrics of a merge count
 _FILES = ('{"add":', '{"remove":', '{"cdc":')  # what a commit without rows has none of: one that says how far a job has come
 
 
@@ -54,6 +55,16 @@ def rows_since(path: Path, version: int) -> int:
         else:
             break
     return version
+
+
+def rows_written(path: Path, after: int, applications: Collection[str]) -> int | None:
+    """How many rows the merges of some applications added, changed or removed after a version of the table at `path`; None without any.
+
+    Of a commit that is not there to tell, it counts that there was one.
+    """
+    told = (_commit_info(path, version) for version in range(after + 1, DeltaTable(str(path)).version() + 1))
+    own = [commit.get("operationMetrics", {}) for commit in told if not commit or commit.get("application") in applications]
+    return sum(int(metrics.get(f"numTargetRows{what}", 0)) for metrics in own for what in _CHANGES) if own else None
 
 
 def operation_of(path: Path, version: int) -> str | None:

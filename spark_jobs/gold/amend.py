@@ -17,6 +17,7 @@ from spark_jobs.tables import Table
 Reader = Callable[[Table], DataFrame]  # gives a table: silver.transactions as the change left it, the others as they are now
 Amendment = Callable[[Change, Reader], tuple[DataFrame, DataFrame]]  # -> (present, wanted)
 Pure = Callable[[DataFrame], DataFrame]
+MADE_OF = {tables.DEBIT_SHARE: tables.DAILY_TOTALS}  # the tables that are made of another one of gold
 
 
 def parts_by(key: str, table: Table, make: Pure) -> Amendment:

@@ -150,21 +150,28 @@ def _follow(
 ) -> None:
     """Run `take(changes, tables)` on what happened to a silver table since the target that is furthest behind, and tell the last version.
 
-    A target that never followed, a new table or one that was lost, is made from silver as it is: its early commits may be gone.
+    A target that never followed, a new table or one that was lost, is made from silver as it is: its early commits may be gone. It comes
+    after those that follow, because it may be made of one of them; and what is made of a new table is made once more.
     """
     applied = {table: sinks.applied(settings, table, application) for table in targets}
     head = DeltaTable(str(source.path(settings))).version()
-    following = {table: done for table, done in applied.items() if done is not None}
-    if new := applied.keys() - following.keys():
+    new = {table for table in targets if None in (applied[table], applied[amend.MADE_OF.get(table, table)])}
+    following = {table: done for table, done in applied.items() if done is not None and table not in new}
+    done = min(following.values(), default=head)
+    if has_changes_from(source.path(settings), done + 1):
+        _follow_changes(spark, settings, source, done, lambda feed: take(feed, following))
+    else:
+        log.info("%s: nothing new for gold since version %d", source.name, done)
+    if new:
         rows = sources.read_table(spark, settings, source, version=head)
         take(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")}), new)
-    done = min(following.values(), default=head)
-    if not has_changes_from(source.path(settings), done + 1):
-        log.info("%s: nothing new for gold since version %d", source.name, done)
-        return
+
+
+def _follow_changes(spark: SparkSession, settings: Settings, source: Table, done: int, take: Callable[[DataFrame], int | None]) -> None:
+    """Run `take(changes)` on what happened to a silver table after a version."""
 
     def process(feed: DataFrame, _: int) -> None:
-        if (last := take(feed, following)) is not None:
+        if (last := take(feed)) is not None:
             log.info("%s: gold follows up to version %d", source.name, last)
 
     feed = sources.stream_changes(spark, settings, source, after_version=done)

@@ -7,15 +7,18 @@ from functools import reduce
 from operator import and_
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs import control, tables
+from expectations.row_rules import RuleSet
+from spark_jobs import control, sources, tables
 from spark_jobs.faults import kill_point
+from spark_jobs.settings import Settings
 from spark_jobs.silver import corrections, recompute
 from spark_jobs.silver.corrections import PLACE
 from spark_jobs.silver.judge import is_valid
 from spark_jobs.silver.rejudge import Changes, Rejudged
+from spark_jobs.silver.topics import Topic
 from spark_jobs.tables import ARRIVAL
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,18 @@ def noted(rows: Rejudged, outcomes: DataFrame) -> DataFrame:
     return recompute.within(outcomes, corrected.union(redriven).distinct())
 
 
+def unsettled(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet) -> DataFrame:
+    """The coordinates of records that have a correction, or were in a re-drive, and are not told of since as judged by these rules.
+
+    A process that died after it had put them in their places has left them so.
+    """
+    redrives = sources.read_table(spark, settings, tables.REDRIVES).where(F.col("table") == topic.silver.name).groupBy(*PLACE)
+    last = redrives.agg(F.max_by("rules_version", "redriven_at").alias("_rules"), F.max("redriven_at").alias("_at"))
+    given = sources.read_table(spark, settings, tables.CORRECTIONS).groupBy(*PLACE).agg(F.max("corrected_at").alias("_given_at"))
+    is_settled = (F.col("_rules") == rules.version) & (F.col("_at") >= F.coalesce("_given_at", "_at"))
+    return last.join(given, on=PLACE, how="full_outer").where(~F.coalesce(is_settled, F.lit(False))).select(*PLACE)
+
+
 def record(rows: Rejudged, outcomes: DataFrame, rule: str, run_id: str) -> None:
     """Append to control.redrives what became of every judged record, but for what a run that died has recorded."""
     settings, silver = rows.settings, rows.topic.silver
@@ -57,11 +72,11 @@ def record(rows: Rejudged, outcomes: DataFrame, rule: str, run_id: str) -> None:
     told = outcomes.join(corrected, on=PLACE, how="left").withColumns(columns).select(*tables.REDRIVES.columns)
     newest_first = Window.partitionBy(*PLACE).orderBy(F.desc("redriven_at"))
     before = rows.read(tables.REDRIVES).where(F.col("table") == silver.name).withColumn("_rank", F.row_number().over(newest_first))
-    before = before.where("_rank = 1").select(*PLACE, "run_id", "outcome")
+    before = before.where("_rank = 1").select(*PLACE, "run_id", "rules_version", "outcome")
     is_known = (F.col("b.run_id") == F.col("r.run_id")) & (F.col("b.outcome") == F.col("r.outcome"))
     has_passed = (F.col("b.outcome") != "quarantine") & (F.col("r.outcome") != "quarantine")
-    same_place = reduce(and_, [F.col(f"r.{name}") == F.col(f"b.{name}") for name in PLACE])
-    new = told.alias("r").join(before.alias("b"), on=same_place & (is_known | has_passed), how="left_anti").toArrow()
+    is_same = reduce(and_, [F.col(f"r.{name}") == F.col(f"b.{name}") for name in (*PLACE, "rules_version")])
+    new = told.alias("r").join(before.alias("b"), on=is_same & (is_known | has_passed), how="left_anti").toArrow()
     kill_point(f"before redrives of {silver.name}")
     control.append(settings, tables.REDRIVES, new)
     kill_point(f"after redrives of {silver.name}")

@@ -11,8 +11,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.silver.transactions import batch_watermarks
-from spark_jobs.tables import ARRIVAL, LIVE_REFUSED, LIVE_TRANSACTIONS
+from spark_jobs.silver.transactions import batch_watermarks, type_transactions
+from spark_jobs.tables import ARRIVAL, BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS
 from spark_jobs.times import from_micros, to_micros
 
 LATE, DUPLICATE, INVALID = "late", "duplicate", "invalid"
@@ -61,6 +61,12 @@ def accepted(decided: DataFrame) -> DataFrame:
 def refused(decided: DataFrame) -> DataFrame:
     """gold.live_refused of decided rows."""
     return decided.where(F.col("reason").isNotNull()).select(*LIVE_REFUSED.columns)
+
+
+def not_refused(bronze: DataFrame, refusals: DataFrame) -> DataFrame:
+    """gold.live_transactions of bronze rows of which gold.live_refused has all that were refused: no rule is asked."""
+    others = bronze.join(refusals, on=list(BRONZE_TRANSACTIONS.keys), how="left_anti")
+    return type_transactions(others).select(*LIVE_TRANSACTIONS.columns)
 
 
 def remembered(transactions: DataFrame, refusals: DataFrame, first: int, since: Column | None) -> DataFrame:

@@ -82,10 +82,12 @@ class Intake(_LiveStream):
         super().__init__(spark, settings, INTAKE, BRONZE_TRANSACTIONS, INTAKE_SECONDS, available_now=available_now)
         self._application = checkpoints.intake_application(settings)
         self._newest: datetime | None = None
+        self._begun = 0  # the batch up to which refused rows are written
 
     def _open(self) -> StreamingQuery:
         done = self._done()
         self._newest = _newest(self._settings, done)
+        self._begun = sinks.applied(self._settings, LIVE_REFUSED, self._application) or 0
         # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
         folder = places.root(self._settings) / self.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -93,7 +95,7 @@ class Intake(_LiveStream):
         start = written.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
         take = batches.take_new(
-            self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, judge_by_present_rules
+            self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, judge_by_present_rules, self._begun
         )
 
         def take_new(rows: DataFrame, number: int) -> None:
@@ -107,6 +109,12 @@ class Intake(_LiveStream):
 
     def _process(self, judged: DataFrame, first: int, last: int) -> None:
         spark, settings, application = judged.sparkSession, self._settings, self._application
+        if last <= self._begun:  # a run that died has written what it refused: it stands, whatever rules and lateness say now
+            within = F.col("_batch").between(first, last)
+            bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
+            sinks.append_batches(intake.not_refused(bronze, refused).coalesce(1), settings, LIVE_TRANSACTIONS, application, last)
+            self._newest = _newest(settings, last)
+            return
         marks, newest = intake.watermarks(judged, self._newest, settings.allowed_lateness_seconds)
         known = intake.remembered(
             sources.read_table(spark, settings, LIVE_TRANSACTIONS),

@@ -17,11 +17,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from expectations.row_rules import read_rules
 from spark_jobs import backfill, backfills, dry_run, sinks, tables
 from spark_jobs.backfill import Order
 from spark_jobs.errors import LedgerError
 from spark_jobs.gold import job as gold
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.silver import rule_sets
 from spark_jobs.silver.rebuild import rebuild_silver, stage
 from spark_jobs.silver.topics import TOPICS
 from tests.gold_model import model
@@ -67,6 +69,7 @@ class Lake:
     def backfill(self, spark: SparkSession, first: float, last: float) -> None:
         """Rebuild a range of minutes, in steps of few rows."""
         self.judge_newer(first, last)
+        rule_sets.register(self.settings, lake.BRONZE)
         backfill.run(spark, self.settings, Order(at(first), at(last), tables.REBUILT, step_rows=30), "backfill")
 
     def check(self) -> oracle.Transactions:
@@ -210,8 +213,8 @@ def test_silver_of_a_range_is_judged_by_the_rules_of_today(spark: SparkSession, 
     assert not (own.settings.checkpoints / "backfill-dry-run").exists()
 
     own.judge_newer(2, 150.5, only)
-    staged = stage(spark, own.settings, TOPICS[0], at(2), at(150.5), own.settings.home / "staged")
-    rebuilt = rebuild_silver(spark, own.settings, staged, at(2), at(150.5), "run", lambda: None)
+    staged = stage(spark, own.settings, TOPICS[0], read_rules("transactions"), at(2), at(150.5), own.settings.home / "staged")
+    rebuilt = rebuild_silver(spark, own.settings, staged, at(2), at(150.5), "run", lambda _: None)
     wanted = cases.assert_silver(own.settings, own.log).first
     differing = [id_ for id_ in now.keys() | wanted.keys() if id_ not in now or oracle.place(now[id_]) != oracle.place(wanted[id_])]
     assert rebuilt.changed[tables.SILVER_TRANSACTIONS] == len(differing) > 0

@@ -187,7 +187,7 @@ def test_a_backfill_of_the_rows_times_is_told(made: Lake, explain: Explain, tmp_
     settings = copy_of(made, tmp_path)
     order = at("2013-01-01 10:00"), at("2013-01-02"), (tables.SILVER_TRANSACTIONS.name,), {"transactions": "9"}
     step = backfills.Step(backfills.find_or_start(settings, *order, "b"), backfills.TRANSACTIONS, *order[:2])
-    backfills.begin(settings, step, "b")
+    backfills.begin(settings, step, "b", versions={})
     text = explain(tables.DAILY_TOTALS, CASES[tables.DAILY_TOTALS][0], settings=settings)
     assert "is under way or stopped halfway" in text
     assert "rebuilt by a backfill" not in text

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from spark_jobs import batches, sinks, tables
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.streaming.queries import BY_NAME
 from tests.spark import lake
+from tests.spark import redrive_cases as cases
 from tests.spark.live import arrive, live_session, run_live
 
 QUERY = BY_NAME["daily_totals"]
@@ -71,6 +73,43 @@ def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(
         found, expected = (Counter(map(str, lake.rows_of(each, table))) for each in (settings, undisturbed))
         assert found == expected, table.name
         assert found, table.name
+
+
+@pytest.mark.parametrize("begun_with_newer", [False, True])
+def test_what_an_unfinished_batch_has_refused_stays_refused_and_nothing_else_of_it(
+    live: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, begun_with_newer: bool
+) -> None:
+    """The intake dies between its two tables, then rules and lateness change. The newer ones accept more. Batch 3 is decided by them."""
+
+    def start(*, newer: bool) -> None:
+        cases.write_rules(tmp_path / "rules", older=not newer)
+        lateness = {"LEDGER_ALLOWED_LATENESS_SECONDS": "3600"} if newer else {}
+        run_live(live, read_settings({"LEDGER_HOME": str(settings.home), **lateness}), ())
+
+    def crash(name: str) -> None:
+        if name == "after gold.live_refused":
+            raise RuntimeError("killed")
+
+    def in_batch(number: int) -> None:
+        changes: dict[str, dict[str, Any]] = {"good": {}, "large": {"amount": 5000}, "bad": {"type": "Transfer"}}
+        rows = [(f"{number}{name}", "2024-01-01 10:30:30", each) for name, each in changes.items()]
+        arrive(settings, number, *rows, (f"{number}late", "2024-01-01 10:30:00"))
+
+    with cases.older_rules(tmp_path / "rules"):
+        arrive(settings, 1, ("first", "2024-01-01 10:30:30"))
+        start(newer=begun_with_newer)
+        in_batch(2)
+        with monkeypatch.context() as patch:
+            patch.setattr(sinks, "kill_point", crash)
+            with pytest.raises(AssertionError, match="killed"):
+                start(newer=begun_with_newer)
+        in_batch(3)
+        start(newer=not begun_with_newer)
+    generous, strict = (2, 3) if begun_with_newer else (3, 2)
+    accepted = sorted(row["transaction_id"] for row in lake.rows_of(settings, tables.LIVE_TRANSACTIONS))
+    assert accepted == sorted(["first", "2good", "3good", f"{generous}large", f"{generous}late"])
+    refused = Counter((row["_batch"], row["reason"]) for row in lake.rows_of(settings, tables.LIVE_REFUSED))
+    assert refused == {(strict, "invalid"): 2, (strict, "late"): 1, (generous, "invalid"): 1}
 
 
 def test_a_start_without_anything_new_judges_nothing(live: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

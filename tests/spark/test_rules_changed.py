@@ -19,11 +19,16 @@ from tests.spark.redrive_cases import Log
 pytestmark = pytest.mark.spark
 
 # Where the runs of both topics die, and whether they were begun with the newer rules. The newer rules let more records pass.
-DEATHS = [
+Deaths = list[tuple[tuple[str, str], bool]]
+DEATHS: Deaths = [
     (("after silver.transaction_ids", "after silver.customers_quarantine"), False),
     (("after silver.transactions", "after silver.customers"), True),
+]
+MORE: Deaths = [
     (("after silver.transactions", "after silver.customers_quarantine"), False),
-    (("after silver.transactions_quarantine", "before batches of silver.customers"), True),
+    (("after silver.transactions_duplicates", "before silver.customers_quarantine"), True),
+    (("after silver.transactions_quarantine", "before batches of silver.customers"), False),
+    (("before batches of silver.transactions", "before silver.customers"), True),
 ]
 
 
@@ -34,8 +39,9 @@ def rules(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "rules"
 
 
+@pytest.mark.parametrize("deaths", [DEATHS, pytest.param([*DEATHS, *MORE], marks=pytest.mark.soak)])
 def test_an_unfinished_batch_is_repeated_by_the_rules_that_it_was_begun_with(
-    spark: SparkSession, tmp_path: Path, rules: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, rules: Path, monkeypatch: pytest.MonkeyPatch, deaths: Deaths
 ) -> None:
     """A new batch came meanwhile: it is judged by the rules of today, and recorded by itself."""
     settings, log, chance = read_settings({"LEDGER_HOME": str(tmp_path / "home")}), Log(), random.Random(7)
@@ -47,7 +53,7 @@ def test_an_unfinished_batch_is_repeated_by_the_rules_that_it_was_begun_with(
         cases.write_rules(rules, older=not newer)
         recorded.append((batch, batch, "new" if newer else "old"))
 
-    for number, (points, newer) in enumerate(DEATHS):
+    for number, (points, newer) in enumerate(deaths):
 
         def die(name: str, at: tuple[str, ...] = points) -> None:
             if name in at:

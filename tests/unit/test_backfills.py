@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,8 +46,12 @@ def test_a_step_is_halfway_from_its_beginning_to_its_end(settings: Settings) -> 
     backfill = started(settings)
     step, later = Step(backfill, TRANSACTIONS, START, START + DAY), Step(backfill, TRANSACTIONS, START + DAY, END)
     backfills.refuse_halfway(settings)
-    backfills.begin(settings, step, "run")
+    assert backfills.begun(settings) is None
+    backfills.begin(settings, step, "run", {"silver.transactions": 3}, START)
+    backfills.begin(settings, step, "another run", {"silver.transactions": 4}, END)
+    backfills.begin(settings, step, "one that changes gold only", {"silver.transactions": 5})
     assert backfills.halfway(settings) == step
+    assert backfills.begun(settings) == ({"silver.transactions": 3}, END)
     assert backfills.steps_done(settings, backfill) == []
     with pytest.raises(
         LedgerError, match=r"run backfill --start 2013-01-01T00:00:00Z --end 2013-01-31T12:00:00Z --tables silver.transactions"
@@ -54,7 +59,7 @@ def test_a_step_is_halfway_from_its_beginning_to_its_end(settings: Settings) -> 
         backfills.refuse_halfway(settings)
     backfills.end(settings, step, "run", rows=1, changed=1, last_batch=3, versions={"silver.transactions": 4})
     backfills.end(settings, later, "run", rows=1, changed=0, last_batch=3, versions={})
-    assert backfills.halfway(settings) is None
+    assert (backfills.halfway(settings), backfills.begun(settings)) == (None, None)
     assert backfills.steps_done(settings, backfill) == [step, later]
     assert backfills.changed_versions(settings) == {"silver.transactions": 4}
 
@@ -64,8 +69,8 @@ def test_a_roll_back_keeps_the_steps_that_the_release_holds(settings: Settings, 
     backfill = started(settings)
     for state in (backfills.begin, backfills.end):
         versions = {"silver.transactions": 4, tables.TRANSACTION_IDS.name: 9}  # the index is in no release
-        facts = {} if state is backfills.begin else {"rows": 1, "changed": 1, "last_batch": 3, "versions": versions}
-        state(settings, Step(backfill, TRANSACTIONS, START, END), "run", **facts)
+        facts: dict[str, Any] = {} if state is backfills.begin else {"rows": 1, "changed": 1, "last_batch": 3}
+        state(settings, Step(backfill, TRANSACTIONS, START, END), "run", versions=versions, **facts)
     rows = control.read(settings, tables.BACKFILLS).to_pylist()
     assert sum(backfills.is_of_release(row, {"silver.transactions": released}) for row in rows) == kept
 
