@@ -1,6 +1,7 @@
 """One writer a table: an operating-system lock on a file beside the warehouse's tables.
 
-The kernel frees the lock when its holder dies, however it dies. The file says who holds it, for people.
+Whoever holds leases waits only for those that come later in one order of all, so that no two can block each other. The kernel frees
+the lock when its holder dies, however it dies. The file says who holds it, for people.
 """
 
 import fcntl
@@ -8,6 +9,7 @@ import json
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +25,19 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.2
+# What is no table comes first (a job that runs once at a time), then tables by layer. Control tables are written last, by jobs that hold
+# what they tell of; of those, releases first: a roll-back corrects the others while nothing can be released.
+_ORDER = ("bronze", "silver", "gold", "control.releases", "control")
+
+
+class _Held(threading.local):
+    """The names of the leases that a thread holds."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
+_held = _Held()
 
 
 @contextmanager
@@ -37,13 +52,36 @@ def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: 
 
 @contextmanager
 def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
-    """`hold` for what is no declared table. Leases are taken in the order of names, so that two takers cannot block each other."""
-    deadline = time.monotonic() + wait_seconds
+    """`hold` for what is no declared table.
+
+    Raises RuntimeError, before it takes any, where it might wait for a lease that comes before one which this thread holds.
+    """
+    deadline, wanted = time.monotonic() + wait_seconds, sorted(names, key=_place)
+    if wait_seconds > 0:  # who does not wait blocks nobody
+        _refuse_out_of_order(wanted, owner)
     with ExitStack() as stack:
-        held = [
-            stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline)) for name in sorted(names)
-        ]
-        yield max(held, default=0)
+        epochs = [stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline)) for name in wanted]
+        _held.names += wanted
+        try:
+            yield max(epochs, default=0)
+        finally:
+            for name in wanted:
+                _held.names.remove(name)
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Where a lease stands in the order of all."""
+    kinds = (name, name.partition(".")[0])
+    return next((number for number, kind in enumerate(_ORDER) if kind in kinds), -1), name
+
+
+def _refuse_out_of_order(wanted: Iterable[str], owner: str) -> None:
+    first, last = min(wanted, key=_place, default=None), max(_held.names, key=_place, default=None)
+    if first is not None and last is not None and _place(first) <= _place(last):
+        raise RuntimeError(
+            f"{owner} waits for {first} while it holds {last}: expected leases in the order of spark_jobs/leases.py, in which two "
+            f"processes cannot block each other: take {first} before {last}, or do not wait for it"
+        )
 
 
 @contextmanager

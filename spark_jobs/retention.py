@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from deltalake import DeltaTable
 
@@ -16,11 +17,22 @@ from spark_jobs.tables import Table
 log = logging.getLogger(__name__)
 
 
-def expired(settings: Settings, now: datetime) -> list[Release]:
-    """The releases that readers are not offered any more: older than LEDGER_RELEASE_DAYS, not kept, and not the newest."""
+def current(settings: Settings, now: datetime) -> list[Release]:
+    """The releases that are offered from the tables' own files, the newest last: it, and each whose days are not over yet.
+
+    They count from when its successor took its place: until then it is what a reader gets who asks for no number.
+    """
     oldest = now - timedelta(days=settings.release_days)
-    earlier = read_releases(settings)[:-1]
-    return [release for release in earlier if release.released_at < oldest and not kept.is_kept(settings, release.release_id)]
+    releases = read_releases(settings)
+    # The later of both times: of two releases the first may seem to be the younger one, once a clock was set back.
+    earlier = [one for one, successor in pairwise(releases) if max(one.released_at, successor.released_at) >= oldest]
+    return earlier + releases[-1:]
+
+
+def expired(settings: Settings, now: datetime) -> list[Release]:
+    """The releases that readers are not offered any more: neither `current` nor kept."""
+    offers = current(settings, now)
+    return [release for release in read_releases(settings) if release not in offers and not kept.is_kept(settings, release.release_id)]
 
 
 def offered(settings: Settings, now: datetime) -> list[Release]:
@@ -37,8 +49,8 @@ def find_offered(settings: Settings, release_id: int | None = None, now: datetim
     wanted = find_release(settings, release_id)
     if wanted in expired(settings, now or datetime.now(UTC)):
         raise LedgerError(
-            f"release {release_id} of {wanted.released_at:%Y-%m-%d} has expired: releases that are not kept are offered for "
-            f"{settings.release_days} days (LEDGER_RELEASE_DAYS); open the newest one, {newest.release_id}"
+            f"release {release_id} of {wanted.released_at:%Y-%m-%d} has expired: once there is a newer one, releases that are not kept are "
+            f"offered for {settings.release_days} days (LEDGER_RELEASE_DAYS); open the newest one, {newest.release_id}"
         )
     return wanted
 

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 
 from spark_jobs import control, retention, sources, written
 from spark_jobs.bronze import checkpoint_files
+from spark_jobs.lifetimes import MARGIN_DAYS
 from spark_jobs.settings import Settings
 from spark_jobs.streaming import places
 from spark_jobs.tables import FOLLOWERS, LIVE_TRANSACTIONS, Table
@@ -24,10 +25,9 @@ class Spared:
 
 def spared(settings: Settings, table: Table, now: datetime) -> Spared:
     """What must stay of a table, as things are now. The caller holds the table's lease, or only asks."""
-    offered = retention.offered(settings, now)
-    # One that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
-    own = [release for release in offered if release is offered[-1] or release.released_at >= now - timedelta(days=settings.release_days)]
-    named = {release.versions[table.name] for release in own if table.name in release.versions}
+    # A release that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
+    releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
+    named = {release.versions[table.name] for release in releases if table.name in release.versions}
     named |= {savepoint.versions[table.name] for savepoint in places.read_savepoints(settings) if table.name in savepoint.versions}
     head = DeltaTable(str(table.path(settings))).version()
     first = unread_from(settings, table)

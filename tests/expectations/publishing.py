@@ -52,9 +52,9 @@ def gold_follows(settings: Settings, batch: int) -> None:
     write(settings, {"gold.daily_totals": [credits_, debits]}, mode="overwrite")
 
 
-def released_on(settings: Settings, *days: datetime) -> None:
-    """Releases 1, 2, ... that were published on these days, all of the tables as they are now."""
-    for number, day in enumerate(days, 1):
+def released_on(settings: Settings, *days: datetime, first: int = 1) -> None:
+    """Releases with the numbers from `first` on, published on these days, all of the tables as they are now."""
+    for number, day in enumerate(days, first):
         rows: list[dict[str, Any]] = []
         for table in EVERY_TABLE:
             delta = DeltaTable(str(table.path(settings)))

@@ -1,5 +1,7 @@
 """A person's decision about a closed gate: release anyway, roll back, wait. On Delta tables, without Spark."""
 
+import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -7,7 +9,7 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs import control, decisions, gates, releases, rollback, verdicts
+from spark_jobs import backfill, control, decisions, gates, leases, releases, rollback, verdicts
 from spark_jobs.errors import GateClosed, SettingsError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BATCHES, BRONZE, DECISIONS, GOLD, LAYERS, QUALITY_RESULTS, SILVER, Table
@@ -157,6 +159,46 @@ def test_a_roll_back_that_was_killed_is_finished_by_the_next_job(copy_home: Copy
             break
     assert len(killed) == 2 * len((*SILVER, *GOLD)) + 4  # and what is withdrawn from control tables, and the end
     check_rolled_back(settings, before)
+
+
+class Waits(logging.Handler):
+    """Tells when somebody waits for a lease."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("waiting for"):
+            self.seen.set()
+
+
+def test_a_roll_back_waits_for_a_backfill_that_is_about_to_release(copy_home: Copy, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither has what the other one needs: a step of `backfill --publish` has silver and gold, and then publishes."""
+    settings, waits = closed_home(copy_home), Waits()
+    caplog.set_level(logging.INFO, leases.log.name)
+
+    def step() -> None:
+        with leases.hold(settings, backfill.LEASED, owner="backfill"):
+            begun.set()
+            assert waits.seen.wait(60)
+            with suppress(GateClosed):  # silver's
+                releases.publish(settings)
+
+    begun = threading.Event()
+    jobs = [threading.Thread(target=step, daemon=True)]
+    jobs.append(threading.Thread(target=decisions.decide, args=(settings, "roll back", "Ada", "why", LOADED), daemon=True))
+    jobs[0].start()
+    assert begun.wait(60)
+    leases.log.addHandler(waits)
+    try:
+        jobs[1].start()
+        for job in jobs:
+            job.join(30)
+    finally:
+        leases.log.removeHandler(waits)
+    assert [job.is_alive() for job in jobs] == [False, False]
+    assert (rollback.is_done(settings), control.generation(settings)) == (True, 2)
 
 
 def test_before_the_first_release_a_roll_back_empties_silver_and_gold(copy_home: Copy) -> None:

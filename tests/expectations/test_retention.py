@@ -15,6 +15,7 @@ from spark_jobs import control, kept, leases, retention, run
 from spark_jobs.errors import LeaseHeld, LedgerError, SettingsError
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
+from spark_jobs.spared import spared
 from spark_jobs.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, RELEASES, SILVER_TRANSACTIONS, ensure_tables
 from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
 from tests.expectations.warehouse import good_rows, write
@@ -49,9 +50,9 @@ def test_releases_expire_but_for_the_newest_and_those_that_are_kept(copy_home: C
         return [release.release_id for release in retention.expired(replace(settings, release_days=days), now)]
 
     assert numbers(NOW) == [1, 3]
-    assert numbers(NOW, days=20) == [1]  # the last moment that counts
-    assert numbers(NOW + timedelta(microseconds=1), days=20) == [1, 3]
-    assert numbers(NOW, days=40) == []
+    assert numbers(NOW, days=10) == [1]  # the last moment that counts: release 4 has taken its place ten days ago
+    assert numbers(NOW + timedelta(microseconds=1), days=10) == [1, 3]
+    assert numbers(NOW, days=30) == []
     assert [release.release_id for release in retention.offered(settings, NOW)] == [2, 4]
     assert [retention.find_offered(settings, number, NOW).release_id for number in (2, 4, None)] == [2, 4, 4]
     message = r"release 3 of 2026-04-30 has expired: .* offered for 7 days \(LEDGER_RELEASE_DAYS\); open the newest one, 4"
@@ -60,6 +61,26 @@ def test_releases_expire_but_for_the_newest_and_those_that_are_kept(copy_home: C
     with pytest.raises(LedgerError, match="there is no release 5: found 1, 2, 3, 4"):
         open_release(settings, 5)
     assert control.read(settings, RELEASES).num_rows == 4 * len(EVERY_TABLE)  # what was released once stays on record
+
+
+def test_a_reader_of_the_newest_release_keeps_it_for_all_its_days_once_there_is_another(copy_home: Copy) -> None:
+    """Release 1 was the newest for longer than releases are offered, until a moment ago."""
+    settings = copy_home()
+    released_on(settings, days_ago(40))
+    write(settings, {DAILY_TOTALS.name: good_rows()[DAILY_TOTALS.name]})
+    released_on(settings, NOW, first=2)
+    ended = NOW + timedelta(days=settings.release_days)
+
+    def is_there(now: datetime) -> tuple[bool, bool]:
+        """Whether a reader finds release 1, and whether upkeep spares its files."""
+        found = [release.release_id for release in retention.offered(settings, now)]
+        return 1 in found, 1 in spared(settings, DAILY_TOTALS, now).versions
+
+    assert is_there(NOW) == is_there(ended) == (True, True)
+    assert retention.find_offered(settings, 1, ended).release_id == 1
+    moment = timedelta(microseconds=1)
+    assert is_there(ended + moment) == is_there(ended + timedelta(days=1)) == (False, True)  # who opened it just before reads on
+    assert is_there(ended + timedelta(days=1) + moment) == (False, False)
 
 
 def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:

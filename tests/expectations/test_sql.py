@@ -84,14 +84,16 @@ def test_a_script_is_followed_to_its_first_error(home: Settings, capsys: pytest.
 
 def test_commands_tell_of_releases_and_tables(copy_home: Copy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     settings = copy_home()
-    released_on(settings, datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC), datetime(2026, 1, 2, tzinfo=UTC))
+    released_on(settings, *(datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2)), datetime.now(UTC), datetime(2026, 1, 2, tzinfo=UTC))
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     assert main([], io.StringIO("\\tables\n\\releases\n\\help\n\\releases now\n")) == 2
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert f"{'gold.daily_totals':34} version      1              2 rows" in lines
     assert sum(line.startswith(("bronze.", "silver.", "gold.")) for line in lines) == len(EVERY_TABLE)
-    assert [line for line in lines if line.startswith("release ")][1] == "release 3 of 2026-01-02 00:00:00 UTC"
+    offered = [line for line in lines if line.startswith("release ")]
+    assert [line.split()[1] for line in offered] == ["2", "3", "4"]
+    assert offered[-1] == "release 4 of 2026-01-02 00:00:00 UTC"
     assert r"\release [N]   go to release N, or to the newest" in lines
     assert err == "sql: found \\releases, expected \\tables, \\releases, \\release [N], \\help or \\q\n"
 
