@@ -9,10 +9,10 @@ _GATED = ("gate bronze", "gate silver", "gold", "gate gold", "release")
 _ARRIVALS = ("transactions", "transactions customers accounts", "customers", "accounts", "transactions customers")
 
 
-def random_order(chance: random.Random, length: int) -> list[str]:
-    """Some commands, of which about every third one dies and is repeated."""
+def random_order(chance: random.Random, length: int, *, is_new: bool = True) -> list[str]:
+    """Some commands, of which about every third one dies and is repeated; `is_new`: of a world that may be empty."""
     lines: list[str] = []
-    if chance.random() < 0.7:
+    if is_new and chance.random() < 0.7:
         lines += ["produce", "bronze", "silver", *_GATED]
     while len(lines) < length:
         lines += chance.choice(_NEIGHBOURS)(chance) if chance.random() < 0.6 else _alone(chance)
