@@ -93,9 +93,12 @@ def _death_within_a_backfill(chance: random.Random) -> list[str]:
 
 
 def _older_warehouse(chance: random.Random) -> list[str]:
+    """Sometimes one of before a roll-back, after which the same generation begins once more."""
     more = [line for _ in range(chance.randrange(1, 3)) for line in (*_arrived(chance), "silver")]
+    back = ["decide roll-back"] if chance.random() < 0.4 else []
     after = [*_arrived(chance)] if chance.random() < 0.5 else []
-    return ["copy", *more, *(["gold"] if chance.random() < 0.3 else []), "restore", "bronze", *after, "silver"]
+    rolled_back = [*back, "silver"] if back else []
+    return ["copy", *more, *rolled_back, *(["gold"] if chance.random() < 0.3 else []), "restore", "bronze", *after, *back, "silver"]
 
 
 def _first_gold_dies(chance: random.Random) -> list[str]:
