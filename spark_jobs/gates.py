@@ -19,7 +19,6 @@ from expectations.profile import measure_table
 from expectations.suites import SuiteError, read_suite
 from spark_jobs import backfills, control, leases, rollback
 from spark_jobs.errors import GateClosed, LedgerError
-from spark_jobs.faults import kill_point
 from spark_jobs.masking import mask_error
 from spark_jobs.settings import Settings
 from spark_jobs.tables import LAYERS, QUALITY_RESULTS
@@ -64,13 +63,11 @@ def run(
     judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, limit_seconds)
     rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
     standing = [row for row in standing if row["table"] not in {written.table.name for written in overdue}]
-    kill_point(f"before verdicts of {layer}")
     if rows:
         with leases.hold(settings, [QUALITY_RESULTS], owner=f"gate {layer}"):
             if control.generation(settings) != generation:
                 raise LedgerError(f"gate {layer}: a roll-back came in between and took away what was judged: run the gate again")
             control.append_held(settings, QUALITY_RESULTS, rows)
-    kill_point(f"after verdicts of {layer}")
     for row in (*rows, *standing):
         log.info("%s", _line(row, is_standing=row in standing))
     for failure in _failures(judgements):

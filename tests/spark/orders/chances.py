@@ -9,10 +9,10 @@ _GATED = ("gate bronze", "gate silver", "gold", "gate gold", "release")
 _ARRIVALS = ("transactions", "transactions customers accounts", "customers", "accounts", "transactions customers")
 
 
-def random_order(chance: random.Random, length: int) -> list[str]:
-    """Some commands, of which about every third one dies and is repeated."""
+def random_order(chance: random.Random, length: int, *, is_new: bool = True) -> list[str]:
+    """Some commands, of which about every third one dies and is repeated; `is_new`: of a world that may be empty."""
     lines: list[str] = []
-    if chance.random() < 0.7:
+    if is_new and chance.random() < 0.7:
         lines += ["produce", "bronze", "silver", *_GATED]
     while len(lines) < length:
         lines += chance.choice(_NEIGHBOURS)(chance) if chance.random() < 0.6 else _alone(chance)
@@ -93,9 +93,12 @@ def _death_within_a_backfill(chance: random.Random) -> list[str]:
 
 
 def _older_warehouse(chance: random.Random) -> list[str]:
+    """Sometimes one of before a roll-back, after which the same generation begins once more."""
     more = [line for _ in range(chance.randrange(1, 3)) for line in (*_arrived(chance), "silver")]
+    back = ["decide roll-back"] if chance.random() < 0.4 else []
     after = [*_arrived(chance)] if chance.random() < 0.5 else []
-    return ["copy", *more, *(["gold"] if chance.random() < 0.3 else []), "restore", "bronze", *after, "silver"]
+    rolled_back = [*back, "silver"] if back else []
+    return ["copy", *more, *rolled_back, *(["gold"] if chance.random() < 0.3 else []), "restore", "bronze", *after, *back, "silver"]
 
 
 def _first_gold_dies(chance: random.Random) -> list[str]:
