@@ -5,7 +5,8 @@ An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to
 - `meta.sql`: an aggregate over the rows that are judged (`count(*) filter (where amount < 0)`), or
 - `meta.query`: a select of one value, where other tables or groups are needed. It may name `written` (the rows that are judged),
   any table as `silver_transactions` (up to the last judged batch), its judged batches as `written_silver_transactions`,
-  `control_batches`, and `judged` (one row: first_batch, last_batch, judged_at, freshness_seconds): SQL has no clock of its own.
+  `control_batches`, `control_holes`, and `judged` (one row: first_batch, last_batch, judged_at, freshness_seconds):
+  SQL has no clock of its own.
 
 Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, for people; it is
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has

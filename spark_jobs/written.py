@@ -20,11 +20,12 @@ from deltalake.exceptions import DeltaError
 from spark_jobs import backfills, control
 from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, LAYERS, REDRIVES, Table
+from spark_jobs.tables import BATCHES, HOLES, LAYERS, REDRIVES, Table
 from spark_jobs.verdicts import last_passed, verdicts_that_matter
 from spark_jobs.versions import hold_same_rows
 
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
+_CONTROL = {table.name.replace(".", "_"): table for table in (BATCHES, HOLES)}  # that a suite may name
 _HISTORY_STEP = 200
 _REWRITES = ("DELETE", "UPDATE", "MERGE", "RESTORE", "TRUNCATE")
 _VIEW = Template("create view $name as select * from $raw where $condition")
@@ -117,9 +118,9 @@ def open_query(
         if "written" in words and "written" not in ready:
             add_view("written", f"written_{own}", "true")
             ready.add("written")
-        if "control_batches" in words and "control_batches" not in ready:
-            control.register(builder, "control_batches", DeltaTable(str(BATCHES.path(settings))), BATCHES)
-            ready.add("control_batches")
+        for name in (words & _CONTROL.keys()) - ready:
+            control.register(builder, name, DeltaTable(str(_CONTROL[name].path(settings))), _CONTROL[name])
+            ready.add(name)
         return pa.table(builder.execute(sql).read_all())
 
     return query

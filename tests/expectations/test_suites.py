@@ -11,7 +11,8 @@ import pytest
 from expectations.gate import Judgement, judge_profiles
 from expectations.profile import Profile, Query, measure_table
 from expectations.suites import FOLDER, Suite, read_suite
-from spark_jobs.tables import LAYERS
+from spark_jobs import control
+from spark_jobs.tables import HOLES, LAYERS
 from spark_jobs.written import Written, open_query
 from tests.expectations.cases import CASES
 from tests.expectations.changes import Case
@@ -43,6 +44,21 @@ def test_a_suite_measures_good_rows_of_the_declared_schema(table: str, good_home
     profile = profile_of(good_home, table)
     assert profile.errors == {}
     assert profile.values.keys() == {measure.name for measure in read_suite(table).measures}
+
+
+def test_a_hole_that_was_accepted_is_no_gap_and_a_gap_beside_it_is_one(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    write(settings, {"bronze.transactions": [bronze(at(0, offset, 1), b"T", b"{}") for offset in (0, 1, 3, 4, 7)]})
+    hole = {"table": "bronze.transactions", "_topic": "transactions", "_partition": 0, "why": "too large"}
+    accepted = [
+        hole | {"first_offset": first, "last_offset": last, "recorded_at": LOADED} for first, last in ((2, 2), (4, 4), (4, 4), (9, 20))
+    ]
+    control.append(settings, HOLES, accepted)
+    suite = read_suite("bronze.transactions").about({"skipped_offsets"})
+    query = open_query(settings, Written(table_named("bronze.transactions"), 1, 1, 1), {}, LOADED)
+    assert measure_table(suite, query).values == {"skipped_offsets": 2}  # 5 and 6; of the hole that was filled nothing is left out
+    (first,) = (measure.first for measure in suite.measures)
+    assert [*query(first or "").to_pylist()[0].values()] == ["transactions/0 between 4 and 7"]
 
 
 def test_a_batch_that_fills_a_hole_skips_nothing(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def write(settings: Settings, rows: Rows, *, mode: str = "append") -> None:
     """Write rows of some tables; bronze in one commit a batch, as its job does."""
     for name, added in rows.items():
         table = table_named(name)
-        tables.ensure_tables(settings, [table])
+        tables.ensure_tables(settings, [table, tables.HOLES])
         batches = sorted({row["_batch"] for row in added}) if table.layer == "bronze" and mode == "append" else [None]
         for batch in batches:
             chosen = [row for row in added if batch is None or row["_batch"] == batch]
