@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +57,11 @@ class Actor:
     is_done: bool = False
     error: BaseException | None = None
     thread: threading.Thread | None = None
+
+    def ended_by(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Keep what has ended the job; nobody else is told."""
+        self.error = error
+        return True
 
 
 class Stage:
@@ -138,10 +143,9 @@ class Stage:
     def _run(self, actor: Actor) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._turn is actor, _LONGEST_TURN)
-        try:
+        with ExitStack() as stack:
+            stack.push(actor.ended_by)
             actor.work()
-        except BaseException as error:  # noqa: BLE001
-            actor.error = error
         with self._changed:
             actor.is_done = True
             self._failures = 0

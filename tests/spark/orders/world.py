@@ -2,18 +2,16 @@
 
 import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from expectations.gate import Failure, Judgement
-from expectations.profile import measure_table
-from expectations.suites import Suite, read_suite
 from spark_jobs import control, leases, releases, run, tables, times, verdicts
 from spark_jobs.bronze import additions
 from spark_jobs.errors import GateClosed, LedgerError
@@ -25,6 +23,7 @@ from tests.conftest import SMALL_FRAMES
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark.orders import checks, records
+from tests.spark.orders.judge import Judge
 from tests.spark.orders.records import MINUTES, TOPICS, Kafka
 from tests.spark.orders.stage import Actor, Deadlock, Point, Stage
 from tests.spark.redrive_cases import MINUTE, START, write_rules
@@ -75,7 +74,7 @@ class World:
     version: str = "old"
     told: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
-    plants: bool = False
+    judge: Judge = field(default_factory=Judge)
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -153,7 +152,7 @@ class World:
             elif outcome == "done" and text in self.unfinished:
                 self.unfinished.remove(text)
 
-    def _check(self, call: Call, before: dict[str, dict[str, object]]) -> None:
+    def _check(self, call: Call, before: dict[str, dict[str, Any]]) -> None:
         """What must hold just after a command that ended well."""
         if call.words[0] == "release" or "publish" in call.words:
             checks.check_release(self.settings, releases.newest_release(self.settings))
@@ -191,7 +190,7 @@ class World:
         parsed = run.parse_arguments(["--run-id", f"{name}-{self.runs}", name, *options])
 
         def work() -> None:
-            self.plants = "closed" in rest
+            self.judge.is_closed = "closed" in rest
             run.JOBS[name](self.settings, parsed)
 
         return work
@@ -264,7 +263,8 @@ class World:
 
     def _forget(self) -> None:
         """What Spark remembers of tables' logs holds no more."""
-        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        jvm: Any = self.spark._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def _rest(self) -> None:
         """Take in and release all there is, without a death; a gate that closes is overruled."""
@@ -282,15 +282,6 @@ class World:
             (outcome,) = self._run(line) if not line.startswith("gate") else ("done",)
         assert outcome == "done", f"{line}: found {outcome}, expected it to be done"
 
-    def judge(self, _: Path, __: str, queries: Mapping[str, Callable[[str], pa.Table]], *___: object, **____: object) -> list[Judgement]:
-        """Judge as gates do, by the measures and limits of the suites, without Great Expectations and its reports."""
-        found = []
-        for table, query in queries.items():
-            suite = read_suite(table)
-            planted = [Failure(table, "planted", "critical", "1", "0")] if self.plants else []
-            found.append(Judgement(table, len(suite.expectations), (*_failures(suite, query), *planted), None))
-        return found
-
 
 def _minutes(words: Sequence[str]) -> tuple[int, int]:
     numbers = [int(word) for word in words if word.isdigit()]
@@ -305,15 +296,3 @@ def _backfill_options(words: Sequence[str]) -> list[str]:
     first, last = (times.to_text(oracle.at(START + minute * MINUTE)) for minute in _minutes(words))
     options = ["--start", first, "--end", last, "--step-rows", str(BACKFILL_ROWS_A_STEP), "--tables", *_tables(words)]
     return [*options, *(["--publish"] if "publish" in words else [])]
-
-
-def _failures(suite: Suite, query: Callable[[str], pa.Table]) -> list[Failure]:
-    profile = measure_table(suite, query)
-    failures = []
-    for expectation in suite.expectations:
-        limits, name = expectation["kwargs"], expectation["kwargs"]["column"]
-        value = profile.values.get(name)
-        least, most = limits.get("min_value"), limits.get("max_value")
-        if value is None or (least is not None and value < least) or (most is not None and value > most):
-            failures.append(Failure(suite.table, name, expectation["severity"], str(profile.errors.get(name, value)), f"{least} to {most}"))
-    return failures
