@@ -46,8 +46,8 @@ def test_upkeep_takes_them_and_keeps_their_order(settings: Settings) -> None:
 def test_a_dry_run_counts_the_files_of_a_range(settings: Settings, start: str, end: str, files: int) -> None:
     for day in (AFTER_9999, 0, BEFORE_1):
         write(settings, ACCOUNT_DAYS, account_id="A00000001", day=day)
-    times = (datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (start, end))
-    told = vars(dry_run)["_told"](settings, ACCOUNT_DAYS, Order(*times, (ACCOUNT_DAYS.name,), 1, False))
+    first, after = (datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (start, end))
+    told = vars(dry_run)["_told"](settings, ACCOUNT_DAYS, Order(first, after, (ACCOUNT_DAYS.name,), 1, False))
     assert told == [f"{files} rows in {files} of 3 files"]
 
 

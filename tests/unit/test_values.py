@@ -72,6 +72,6 @@ def test_rows_with_such_values_within_lists_and_structs() -> None:
 
 @pytest.mark.parametrize("beyond", [Beyond(-719_528 * DAY, is_date=True), Beyond(253_402_300_800_000_000), Beyond(-(2**63))])
 def test_such_a_value_of_a_cell_can_be_asked_for_and_shown(beyond: Beyond) -> None:
-    ((row),) = Session().query(f"select {literal(beyond)} as found")
+    (row,) = Session().query(f"select {literal(beyond)} as found")
     assert row == {"found": beyond}
     assert shown(beyond) == str(beyond)
