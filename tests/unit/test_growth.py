@@ -196,7 +196,7 @@ def test_logs_of_a_dag_with_a_run_that_has_not_ended_stay(tmp_path: Path) -> Non
         os.utime(tmp_path / name, (old, old))
     (tmp_path / "dag_processor/latest").symlink_to("2026-01-01")
     (tmp_path / "dag_id=medallion/new.log").write_text("new")
-    assert remove_logs(tmp_path, datetime.now(UTC) - timedelta(days=30), ["bronze_ingestion"]) == (2, 6)
+    assert remove_logs(tmp_path, datetime.now(UTC) - timedelta(days=30), ["dag_id=bronze_ingestion/run_id=r"]) == (2, 6)
     left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if not each.is_dir() or each.is_symlink())
     assert left == ["dag_id=bronze_ingestion/run_id=r/a.log", "dag_id=medallion/new.log", "dag_processor/latest"]
     longer = replace(read_settings({}), release_days=60)
