@@ -78,10 +78,7 @@ def test_old_runs_go_but_for_those_that_have_not_ended(environment: dict[str, st
     names = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
     blocked = dict.fromkeys(names, "airflow-db-not-allowed:///")  # what a task finds
     said = process(environment | blocked, "-m", "include.airflow_cleanup")
-    assert (
-        "database cleaned, 1 log files (0.0 MB) removed; stay, because they have not ended: dag_id=bronze_ingestion/run_id=bronze_ingestion.70"
-        in said
-    )
+    assert "database cleaned, 1 log files (0.0 MB) removed; stay, because they have not ended: dag_id=bronze_ingestion/run_id=" in said
     assert process(environment, "-c", COUNT).split()[-4:] == ["30", "30", "2", "0"]  # the newest that nobody triggered stays, too
     assert list((tmp_path / "logs").iterdir()) == []
     process(environment | blocked, "-m", "include.airflow_cleanup")  # once more changes nothing

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.aging import TIMES
 DAYS, RUNS_A_DAY = 90, 1
 MAINTENANCE = 5  # days: every day would take a minute here, and remove more
 BEGUN = datetime.now(UTC).replace(microsecond=0) - timedelta(days=DAYS)
+EARLIER = 45  # days, after which as much is kept as ever will be: commits of control tables stay for 30
 GROWING = (QUALITY_RESULTS, RELEASES, AUDITS, BATCHES)
 PAGE = b"x" * 4096
 EVER_KEPT, ROLLED_BACK_TO = 5, 7
@@ -54,9 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
-    tables.ensure_tables(settings, (*GROWING, DECISIONS))
-    return settings
+    return new_home(tmp_path / "home")
 
 
 def judged(settings: Settings, run: int, now: datetime) -> None:
@@ -94,9 +92,11 @@ def sizes(settings: Settings) -> dict[str, tuple[int, int]]:
     return {name: (len(each), sum(each)) for name, each in found.items()} | {"folders": (len(empty), 0)}
 
 
-def ninety_days(settings: Settings, clock: Clock) -> Iterator[int]:
+def live(settings: Settings, clock: Clock, days: int) -> dict[str, tuple[int, int]]:
+    """Live through so many days that end now (delta-rs goes by the machine's clock), and say what there is then."""
+    clock.now, clock.real = BEGUN + timedelta(days=DAYS - days), 0.0
     run = 0
-    for day in range(1, DAYS + 1):
+    for day in range(1, days + 1):
         for _ in range(RUNS_A_DAY):
             run, clock.now = run + 1, clock.now + timedelta(days=1) / RUNS_A_DAY
             judged(settings, run, clock.now)
@@ -119,19 +119,25 @@ def ninety_days(settings: Settings, clock: Clock) -> Iterator[int]:
         remove_logs(settings.home / "logs", oldest(settings, clock.now))
         clock.stamp(settings.warehouse)
         clock.real = time.time()
-        yield day
+    return sizes(settings)
 
 
-def test_ninety_days(settings: Settings, clock: Clock) -> None:
-    at = {day: sizes(settings) for day in ninety_days(settings, clock) if day in (30, 45, 60, DAYS)}
-    for name in at[DAYS]:
-        print(name, {day: found[name] for day, found in at.items()})
-    assert set(at[30]) == set(at[DAYS])
-    for name, (files, size) in at[DAYS].items():
-        earlier_files, earlier_size = at[45][name]
-        assert files <= 1.15 * earlier_files + 5, name
+def new_home(folder: Path) -> Settings:
+    settings = read_settings({"LEDGER_HOME": str(folder)})
+    tables.ensure_tables(settings, (*GROWING, DECISIONS))
+    return settings
+
+
+def test_ninety_days(settings: Settings, clock: Clock, tmp_path: Path) -> None:
+    earlier = live(new_home(tmp_path / "earlier"), clock, EARLIER)
+    found = live(settings, clock, DAYS)
+    assert set(earlier) == set(found)
+    for name, (files, size) in found.items():
+        print(f"{name}: day {EARLIER} {earlier[name]}, day {DAYS} {(files, size)} (files, bytes)")
+    for name, (files, size) in found.items():
+        assert files <= 1.3 * earlier[name][0] + 20, name  # the log goes up to a checkpoint, of which there is one in 20 commits
         if name != BATCHES.name:
-            assert size <= 1.25 * earlier_size + 20_000, name
+            assert size <= 1.3 * earlier[name][1] + 50_000, name
 
     last, days = DAYS * RUNS_A_DAY, settings.release_days + 1
     young = set(range(last - days * RUNS_A_DAY, last + 1))
