@@ -6,8 +6,8 @@ changes, no reader and no stream notices, no gate judges anew. A JVM is started 
 
 It also removes what has expired with the releases (LEDGER_RELEASE_DAYS and a day): verdicts with their reports, releases, audits. The
 newest verdicts and those of the releases that readers are offered stay. The task `clean_airflow` removes runs older than 30 days (or
-LEDGER_RELEASE_DAYS and a day, if that is longer) from Airflow's database, and the logs of their tasks. A DAG with an older run that
-has not ended is left alone. By hand: `python -m include.airflow_cleanup`.
+LEDGER_RELEASE_DAYS and a day, if that is longer) from Airflow's database, and the logs of their tasks.
+Runs that have not ended stay. By hand: `python -m include.airflow_cleanup`.
 
 **Bronze belongs to the ingestion.** While that runs, the task asks it, and the ingestion does the work beside its streams; the task
 waits for its answer, at most half an hour. When nobody ingests, the task does it itself.

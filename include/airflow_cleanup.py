@@ -1,7 +1,7 @@
 """`python -m include.airflow_cleanup`: old runs out of Airflow's database, and the logs of their tasks off the disk.
 
-A run stays for as long as commits of the tables do: LEDGER_RELEASE_DAYS and a day, at least 30 days. A DAG with an older run that has not
-ended (the ingestion, a question that nobody has answered) is left alone until that run ends. Works beside a running Airflow, and with the
+A run stays for as long as commits of the tables do: LEDGER_RELEASE_DAYS and a day, at least 30 days; one that has not ended (the
+ingestion, a question that nobody has answered) stays until 30 days later. Works beside a running Airflow, and with the
 settings of the embedded one where the environment holds none.
 """
 
@@ -19,8 +19,8 @@ from spark_jobs.settings import Settings, read_settings
 
 log = logging.getLogger("ledger")
 
-# Runs take with them what belongs to their tasks. Not `trigger` and `task_instance`: age says nothing of whether they are in use.
-TABLES = ("dag_run", "job", "log", "asset_event", "import_error", "callback", "dag_version", "revoked_token")
+# Not `trigger`, `task_instance` and tables that refer to them: age says nothing of whether they are in use.
+TABLES = ("job", "log", "asset_event", "import_error", "callback", "revoked_token")
 DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
 
@@ -30,35 +30,39 @@ def oldest(settings: Settings, now: datetime) -> datetime:
 
 
 def clean_database(before: datetime) -> list[str]:
-    """Remove old rows from Airflow's database; returns the DAGs that were left alone, because an old run of theirs has not ended."""
+    """Remove what is old from Airflow's database; returns where the logs are of old runs that have not ended, below the log folder.
+
+    `airflow db clean` removes runs by age alone, whether they have ended or not. So finished runs are removed here, and with them, by the
+    database, what belongs to their tasks; the newest runs of a DAG stay, because Airflow counts on from them.
+    """
     from airflow.models.dagrun import DagRun
     from airflow.utils.db_cleanup import config_dict, run_cleanup
     from airflow.utils.session import create_session
     from airflow.utils.state import State
-    from sqlalchemy import select
+    from airflow.utils.types import DagRunType
+    from sqlalchemy import delete, func, select
 
+    newest = select(func.max(DagRun.id)).group_by(DagRun.dag_id)
+    newest_by_itself = newest.where(DagRun.run_type != DagRunType.MANUAL)
     with create_session() as session:
-        unfinished = select(DagRun.dag_id).where(DagRun.state.in_(State.unfinished_dr_states), DagRun.run_after < before).distinct()
-        spared = sorted(session.scalars(unfinished))
+        unfinished = select(DagRun.dag_id, DagRun.run_id).where(DagRun.state.in_(State.unfinished_dr_states), DagRun.run_after < before)
+        spared = sorted(f"dag_id={dag_id}/run_id={run_id}" for dag_id, run_id in session.execute(unfinished))
+        ended = DagRun.state.in_(State.finished_dr_states) & (DagRun.run_after < before)
+        session.execute(
+            delete(DagRun).where(ended, DagRun.id.not_in(newest), DagRun.id.not_in(newest_by_itself)),
+            execution_options={"synchronize_session": False},
+        )
     wanted = [*TABLES, *(["session"] if "session" in config_dict else [])]  # sessions of logins: where users are kept in the database
-    run_cleanup(
-        clean_before_timestamp=before,
-        table_names=wanted,
-        exclude_dag_ids=spared or None,
-        skip_archive=True,
-        confirm=False,
-        error_on_cleanup_failure=True,
-    )
+    run_cleanup(clean_before_timestamp=before, table_names=wanted, skip_archive=True, confirm=False, error_on_cleanup_failure=True)
     return spared
 
 
 def remove_logs(folder: Path, before: datetime, spared: Collection[str] = ()) -> tuple[int, int]:
-    """Remove log files last written before a moment, but those of some DAGs, and folders that this empties; returns files and bytes."""
+    """Remove log files last written before a moment, but those below some folders, and folders that this empties; returns files, bytes."""
     removed: list[int] = []
-    kept = {f"dag_id={dag_id}" for dag_id in spared}
     for file in [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]:
         stat = file.lstat()
-        if stat.st_mtime >= before.timestamp() or kept & set(file.relative_to(folder).parts):
+        if stat.st_mtime >= before.timestamp() or file.relative_to(folder).as_posix().startswith(tuple(f"{each}/" for each in spared)):
             continue
         file.unlink(missing_ok=True)
         removed.append(stat.st_size)
@@ -72,8 +76,9 @@ def use_environment(settings: Settings) -> None:
     """Bring this process to Airflow's settings: a task's own, which lack the database, or those of the embedded Airflow that runs."""
     from include.stack.processes import environment_of, find_part
 
-    if os.environ.get(DATABASE, "").startswith("airflow-db-not-allowed"):  # so that code of a task reaches no database by mistake
-        del os.environ[DATABASE]
+    for name in (DATABASE, "AIRFLOW__CORE__SQL_ALCHEMY_CONN"):  # Airflow hides its database from tasks by these two
+        if os.environ.get(name, "").startswith("airflow-db-not-allowed"):
+            del os.environ[name]
     if not {DATABASE, f"{DATABASE}_CMD"} & set(os.environ):
         scheduler = find_part(settings.home, "airflow-scheduler")
         if scheduler is None:
@@ -95,7 +100,7 @@ def main() -> int:
     except LedgerError as error:
         log.error("%s", error)
         return error.exit_code
-    left = f"; left alone, because an older run has not ended: {', '.join(spared)}" if spared else ""
+    left = f"; stay, because they have not ended: {', '.join(spared)}" if spared else ""
     log.info("before %s: database cleaned, %d log files (%.1f MB) removed%s", f"{before:%Y-%m-%d}", files, size / 2**20, left)
     return 0
 

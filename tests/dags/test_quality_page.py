@@ -238,6 +238,14 @@ def test_reports_are_served_and_load_nothing_from_elsewhere(home: Settings, read
         assert "http" not in str(policy)
 
 
+def test_a_report_that_was_removed_is_told(home: Settings, reader: TestClient) -> None:
+    answer = reader.get("/data_docs/validations/silver/customers/run/1.html")
+    assert answer.status_code == 404
+    assert "Reports go with the verdicts that name them, 8 days after" in answer.text
+    assert "LEDGER_RELEASE_DAYS" in answer.text
+    assert 'href="/quality/"' in answer.text
+
+
 def test_the_overview_stands_for_the_index_of_the_reports(home: Settings, reader: TestClient) -> None:
     for path in ("/data_docs/index.html", "/data_docs/"):
         answer = reader.get(path)
