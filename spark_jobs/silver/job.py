@@ -146,10 +146,9 @@ def _process_new_batches(
     def done() -> int:
         return control.last_batch(settings, "silver", silver.name)
 
-    checkpoint = sources.checkpoint(settings, "silver", bronze)
     stream = sources.stream_table(spark, settings, bronze, written.version_after(settings, bronze, done()))
     query = stream.writeStream.queryName(silver.name).foreachBatch(batches.take_new(settings, bronze, silver.name, done, process))
-    return query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    return sources.start_once(query, settings, _APPLICATION, bronze)
 
 
 def _record(
