@@ -226,7 +226,7 @@ def test_gold_that_is_ahead_of_silver_is_refused(spark: SparkSession, tmp_path: 
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
     tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
     aging.follow(settings, 2)
-    with pytest.raises(LedgerError, match=r"silver\.transactions is older than gold: found it at version 0, and gold\.daily_totals"):
+    with pytest.raises(LedgerError, match=r"silver\.transactions is older than gold: found it at version 0, and gold\.enriched"):
         job.follow_transactions(spark, settings)
 
 
