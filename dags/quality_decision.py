@@ -23,8 +23,9 @@ and nothing changes. After the gate was run again and passed, nobody needs to an
 
 - `ask`: the answer was not taken: without a reason of one line and at most 1000 characters, or the gate was judged again meanwhile.
   The task asks again within seconds: answer the new question.
-- `decide`: exit code 5: a job held the tables for 10 minutes; it is tried again. A decision that was recorded is carried out in any
-  case: the next job finishes a roll-back that was interrupted.
+- `decide`: exit code 5: a job held the tables for 10 minutes. A roll-back is recorded only while no job writes them, so nothing was
+  recorded; it is tried again. A decision that was recorded is carried out in any case: the next job finishes a roll-back that was
+  interrupted.
 - `start_medallion`: Airflow could not make the run: trigger `medallion` by hand, with `force`.
 
 Without Airflow: `python -m spark_jobs.run decide release-anyway|roll-back|wait --who NAME --why TEXT`.

@@ -1,15 +1,15 @@
 """Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
 
+import shutil
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_jobs import control
 from spark_jobs.ddl import parse_columns
 from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.settings import Settings
@@ -60,11 +60,14 @@ def stream_table(
     return reader.load(str(table.path(settings)))
 
 
-def checkpoint(settings: Settings, layer: str, table: Table) -> Path:
-    """The folder of the checkpoint of the query by which a layer follows a table; a new one after every roll-back."""
-    generation = control.generation(settings)
-    folder = settings.checkpoints / layer
-    return (folder if generation == 1 else folder / f"generation-{generation}") / table.name
+def start_once(writer: DataStreamWriter, settings: Settings, layer: str, table: Table) -> StreamingQuery:
+    """Start the query by which a layer takes what a table has gained, to end there. It begins with an empty checkpoint.
+
+    What the layer has written says where its query starts; a checkpoint that is older or newer than the tables would hide rows.
+    """
+    checkpoint = settings.checkpoints / layer / table.name
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
 def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int) -> DataFrame:

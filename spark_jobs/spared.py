@@ -1,14 +1,11 @@
 """What upkeep of a table must leave in place: versions of releases that readers are offered, and commits that a stream has not taken."""
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from deltalake import DeltaTable
 
-from spark_jobs import control, retention, sources, written
-from spark_jobs.bronze import checkpoint_files
+from spark_jobs import control, retention, written
 from spark_jobs.lifetimes import MARGIN_DAYS
 from spark_jobs.settings import Settings
 from spark_jobs.streaming import places
@@ -52,31 +49,7 @@ def unread_from(settings: Settings, table: Table) -> int | None:
 
 def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:
     done = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
-    by_record = written.version_upto(DeltaTable(str(bronze.path(settings))), done) + 1 if done else None
-    by_checkpoint = _position(sources.checkpoint(settings, "silver", bronze))
-    return min((position for position in (by_record, by_checkpoint) if position is not None), default=None)
-
-
-def _position(checkpoint: Path) -> int | None:
-    """The version from which a query over a Delta table goes on, by Spark's own files; None where they do not tell.
-
-    A batch that was planned and not ended is repeated: from where the one before it ended.
-    """
-    planned, ended = (checkpoint_files.last(checkpoint, name) for name in ("offsets", "commits"))
-    if planned < 0:
-        return None
-    is_ended = ended >= planned
-    try:
-        if is_ended or not (checkpoint / "offsets" / str(planned - 1)).exists():
-            found = _read_offset(checkpoint / "offsets" / str(planned))
-            return found if is_ended else max(found - 1, 0)
-        return _read_offset(checkpoint / "offsets" / str(planned - 1))
-    except (OSError, ValueError, KeyError, IndexError):
-        return None  # Spark cannot go on from it either
-
-
-def _read_offset(file: Path) -> int:
-    return int(json.loads(file.read_text().splitlines()[-1])["reservoirVersion"])
+    return written.version_upto(DeltaTable(str(bronze.path(settings))), done) + 1 if done else None
 
 
 def _applied(settings: Settings, table: Table, application: str) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from deltalake import CommitProperties, DeltaTable
 
+from spark_jobs.errors import LedgerError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
@@ -34,7 +35,15 @@ def has_changes_from(path: Path, version: int) -> bool:
 
 
 def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], commit: CommitProperties) -> None:
-    """Bring a table's rows back to a version, in one commit; also where they are those of that version already."""
+    """Bring a table's rows back to a version, in one commit; also where they are those of that version already.
+
+    Raises LedgerError, and writes nothing, where the table has not come to that version.
+    """
+    if version > delta.version():
+        raise LedgerError(
+            f"{delta.table_uri}: found version {delta.version()}, expected version {version} to go back to: the table was restored from "
+            "an older copy; bring back tables and control tables of one moment"
+        )
     if version < delta.version():
         delta.restore(version, commit_properties=commit)
     else:

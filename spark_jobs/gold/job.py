@@ -6,7 +6,6 @@ anywhere and be repeated.
 
 import json
 import logging
-import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control, sinks, sources, tables
+from spark_jobs.errors import LedgerError
 from spark_jobs.faults import kill_point
 from spark_jobs.gold import amend, totals, windows
 from spark_jobs.gold.changes import Change, hold_changes
@@ -155,6 +155,12 @@ def _follow(
     """
     applied = {table: sinks.applied(settings, table, application) for table in targets}
     head = DeltaTable(str(source.path(settings))).version()
+    if ahead := {table.name: done for table, done in applied.items() if done is not None and done > head}:
+        found = ", ".join(f"{name} made of version {done}" for name, done in ahead.items())
+        raise LedgerError(
+            f"{source.name} is older than gold: found it at version {head}, and {found}, expected gold behind silver: "
+            "restore both from the same backup, or remove the folders of these gold tables, and run gold, which builds them again"
+        )
     new = {table for table in targets if None in (applied[table], applied[amend.MADE_OF.get(table, table)])}
     following = {table: done for table, done in applied.items() if done is not None and table not in new}
     done = min(following.values(), default=head)
@@ -176,10 +182,7 @@ def _follow_changes(spark: SparkSession, settings: Settings, source: Table, done
 
     feed = sources.stream_changes(spark, settings, source, after_version=done)
     query = feed.writeStream.queryName(f"gold of {source.name}").foreachBatch(process)
-    # The tables' own commits say where to start; an older checkpoint would hide what a table has yet to take.
-    checkpoint = settings.checkpoints / JOB / source.name
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    sources.wait_for([query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()])
+    sources.wait_for([sources.start_once(query, settings, JOB, source)])
 
 
 def _record(settings: Settings, run_id: str) -> None:

@@ -158,11 +158,9 @@ def _process_new_batches(
     def done() -> int:
         return control.last_batch(settings, "silver", silver.name)
 
-    checkpoint = sources.checkpoint(settings, "silver", bronze)
     stream = sources.stream_table(spark, settings, bronze, written.version_after(settings, bronze, done()))
     take = batches.take_new(settings, bronze, silver.name, done, process, begun=begun.last if begun else 0)
-    query = stream.writeStream.queryName(silver.name).foreachBatch(take)
-    return query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    return sources.start_once(stream.writeStream.queryName(silver.name).foreachBatch(take), settings, _APPLICATION, bronze)
 
 
 def _record(

@@ -20,7 +20,7 @@ from spark_jobs.settings import Settings
 from spark_jobs.streaming import fingerprint, places
 from spark_jobs.streaming.fingerprint import Fingerprint
 from spark_jobs.streaming.places import GENERATION
-from spark_jobs.streaming.queries import INTAKE, LiveQuery
+from spark_jobs.streaming.queries import INTAKE, QUERIES, LiveQuery
 from spark_jobs.tables import LIVE_TRANSACTIONS, Table
 from spark_jobs.whole_files import write_whole
 
@@ -68,6 +68,28 @@ def read(settings: Settings, query: LiveQuery) -> Generation | None:
     if written is not None and planned < written:
         raise _lost(query, f"{found.folder} reaches to batch {planned}, {query.table.name} has batch {written}")
     return found
+
+
+def refuse_ahead(settings: Settings) -> None:
+    """Raise LedgerError where a query has planned, or taken, commits that gold.live_transactions does not have.
+
+    So it is when the tables were restored from an older copy and the checkpoints were not: what the intake writes next would count
+    as taken. Call it before the intake starts. A state that is lost is passed over: its query fails, and says so.
+    """
+    head = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version()
+    for query in QUERIES:
+        try:
+            generation = read(settings, query)
+        except LedgerError:
+            continue
+        reached = places.planned(generation.folder) if generation else 0
+        if reached > head + 1:
+            raise LedgerError(
+                f"live {query.name}: the state is newer than the tables: found {LIVE_TRANSACTIONS.name} at version {head}, and a state "
+                f"that has taken version {reached - 1}; expected tables and checkpoints of one moment: bring back the checkpoints of "
+                "that moment, restore a savepoint (run savepoint restore), or rebuild the table: "
+                f"run upgrade --mode stateless --query {query.name}"
+            )
 
 
 def open_generation(settings: Settings, query: LiveQuery, frame: DataFrame) -> Generation:

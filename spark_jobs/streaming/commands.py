@@ -86,13 +86,14 @@ def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_live(settings: Settings, options: argparse.Namespace) -> None:
     """Bronze to the live tables, by watermarked streams. Another live application is refused at once."""
-    from spark_jobs.streaming import application, resets
+    from spark_jobs.streaming import application, checkpoints, resets
     from spark_jobs.streaming.queries import BY_NAME, INTAKE
 
     obeyed = control.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
     with owning(settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id) as heart:
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
         resets.finish(settings)
+        checkpoints.refuse_ahead(settings)
         retention.bring_up_to_date(settings, tables.LIVE)
         rule_sets.register(settings, ["transactions"])
         spark = start_session(settings, "ledger live", live_conf())

@@ -54,6 +54,13 @@ def position(folder: Path) -> int | None:
     return min(map(int, found), default=None)
 
 
+def planned(folder: Path) -> int:
+    """Up to, and without, which version of its sources a query has planned batches; 0 where it has planned none, or does not say."""
+    last = checkpoint_files.last(folder, "offsets")
+    found = _RESERVOIR.findall((folder / "offsets" / str(last)).read_text()) if last >= 0 else []
+    return max(map(int, found), default=0)
+
+
 def unread_from(settings: Settings) -> int | None:
     """From which version of gold.live_transactions on some live query has yet to take its commits; None where none ever ran."""
     files = (root(settings) / table.name.removeprefix("gold.live_") / GENERATION for table in LIVE_RESULTS)

@@ -17,6 +17,7 @@ from spark_jobs.errors import LedgerError
 from spark_jobs.gold import amend, job
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import Table
+from tests import aging
 from tests.frames import at, frame
 from tests.gold_model import Row, model
 from tests.spark.lake import assert_equal, gold_of
@@ -218,6 +219,15 @@ def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(spark: Spar
     assert sinks.applied(settings, table, f"gold/2 {dimension.name}") == 2
     present = control.query(DeltaTable(str(table.path(settings))), "select sum(transactions) as n from t")["n"][0].as_py()
     assert 0 < present < 100  # minutes of two accounts only
+
+
+def test_gold_that_is_ahead_of_silver_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Silver was restored from an older copy, and gold was not: later commits of silver would be taken for known ones."""
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
+    aging.follow(settings, 2)
+    with pytest.raises(LedgerError, match=r"silver\.transactions is older than gold: found it at version 0, and gold\.enriched"):
+        job.follow_transactions(spark, settings)
 
 
 def test_gold_follows_rows_that_come_change_and_go(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

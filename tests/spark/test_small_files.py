@@ -75,7 +75,7 @@ class Follower:
             self.runs.append(sorted(found))
 
         stream = sources.stream_table(self.spark, self.settings, BRONZE_TRANSACTIONS).writeStream.foreachBatch(take)
-        place = sources.checkpoint(self.settings, "silver", BRONZE_TRANSACTIONS)
+        place = self.settings.checkpoints / "follower"
         sources.wait_for([stream.option("checkpointLocation", str(place)).trigger(availableNow=True).start()])
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import leases, tables
-from spark_jobs.errors import LeaseHeld
+from spark_jobs import leases, run, tables
+from spark_jobs.errors import LeaseHeld, LedgerError
 from spark_jobs.service import control
 from spark_jobs.service.services import LIVE
 from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import commands
+from spark_jobs.silver import rule_sets
+from spark_jobs.streaming import commands, places
 
 
 @pytest.fixture
@@ -32,6 +33,33 @@ def test_only_what_such_a_job_asked_for_is_taken_back(settings: Settings, state:
     wanted = control.read_wanted(settings, LIVE)
     assert wanted.state == after
     assert (wanted == asked) == (after == state)
+
+
+def test_a_state_that_is_newer_than_the_tables_is_refused_before_anything_is_written(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a restore of the warehouse without its checkpoints: what the intake writes next would count as taken."""
+    tables.ensure_tables(settings, tables.LIVE)
+    monkeypatch.setenv("LEDGER_HOME", str(settings.home))
+    monkeypatch.setattr(commands, "start_session", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr(rule_sets, "register", stop)
+    folder = settings.checkpoints / "live" / "daily_totals"
+    (folder / "1" / "offsets").mkdir(parents=True)
+    (folder / places.GENERATION).write_text('{"number": 1, "fingerprint": {}}')
+    for version, expected in (
+        (1, "it goes on"),
+        (2, "live daily_totals: the state is newer than the tables: found gold.live_transactions"),
+    ):
+        (folder / "1" / "offsets" / "0").write_text(f'v1\n{{}}\n{{"reservoirVersion":{version},"index":-1,"isStartingVersion":false}}')
+        assert run.main(["live", "--available-now"]) == 1
+        assert caplog.records[-1].getMessage().startswith(expected)
+    (folder / places.GENERATION).write_text("{")  # lost: its query fails, and says so
+    assert run.main(["live", "--available-now"]) == 1
+    assert caplog.records[-1].getMessage() == "it goes on"
+
+
+def stop(*_: object) -> None:
+    raise LedgerError("it goes on")
 
 
 def test_nothing_is_done_while_another_process_has_a_live_table(settings: Settings) -> None:
