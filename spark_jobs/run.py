@@ -21,6 +21,7 @@ from spark_jobs import (
     gates,
     kept,
     leases,
+    private,
     rehearsal,
     releases,
     retention,
@@ -44,6 +45,7 @@ log = logging.getLogger("ledger")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
+    private.keep_files_private()
     options = parse_arguments(words)
     logging.Formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
@@ -51,7 +53,9 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
-        JOBS[options.name](read_settings(), options)
+        settings = read_settings()
+        private.close(settings)
+        JOBS[options.name](settings, options)
         return 0
     except LedgerError as error:
         log.error("%s", error)
