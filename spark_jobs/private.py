@@ -9,7 +9,7 @@ from spark_jobs.settings import Settings
 
 UMASK = 0o077
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_OWN = ("stack", "warehouse", "checkpoints", "quality")
+_OWN = ("stack", "warehouse", "checkpoints", "quality", "alerts")
 
 
 def keep_files_private() -> None:
