@@ -7,10 +7,10 @@ READY  := .venv/.requirements.sha256
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down status sql test soak bench lint format
+.PHONY: help setup demo up down status sql test soak bench lint vulnerabilities format
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: ## the virtual environment and the jars, from their lock files
 	@$(PYTHON) include/setup.py
@@ -50,6 +50,9 @@ lint: setup ## format, lint, types, and the files that no test runs; repairs not
 	$(BIN)/hadolint include/docker/Dockerfile
 	$(PY) -m include.check_files
 	$(PY) -m include.docs.generate --check
+
+vulnerabilities: setup ## known vulnerabilities of the locked packages, where a service answers
+	@$(PY) -m include.dev.vulnerabilities
 
 format: setup ## let ruff repair what it can, and make the generated pages anew
 	$(BIN)/ruff check --fix .

@@ -9,7 +9,7 @@ import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from include.setup import LOCKS, ROOT
+from include.setup import FOR_DEVELOPERS, LOCKS, REQUIREMENTS, ROOT
 
 JAR_LINE = re.compile(r"[0-9a-f]{64}  (?P<jar>[\w.-]+:[\w.-]+):[\w.-]+")
 PIN = re.compile(r"(?P<name>[\w.-]+)(\[[\w,.-]+\])?==(?P<version>[^\s;\\]+)")
@@ -17,8 +17,11 @@ PIN = re.compile(r"(?P<name>[\w.-]+)(\[[\w,.-]+\])?==(?P<version>[^\s;\\]+)")
 
 def main() -> int:
     """Run every check on this checkout."""
-    requirements_in, requirements_txt = (ROOT / name for name in ("requirements.in", "requirements.txt"))
-    findings = [*check_requirements(requirements_in.read_text(), requirements_txt.read_text())]
+    findings: list[str] = []
+    for lock in (REQUIREMENTS, FOR_DEVELOPERS):
+        locked = ROOT / lock
+        findings += check_requirements(locked.with_suffix(".in").read_text(), locked.read_text())
+    findings += check_agreement((ROOT / REQUIREMENTS).read_text(), (ROOT / FOR_DEVELOPERS).read_text())
     for lock_file in LOCKS.values():
         findings += [f"{lock_file.relative_to(ROOT)}:{finding}" for finding in check_jar_lock(lock_file.read_text())]
     documents = [*project_files(".yaml", ".yml")]
@@ -60,6 +63,16 @@ def check_requirements(wanted: str, locked: str) -> Iterator[str]:
             version = pins.get(canonicalize_name(requirement.name))
             if version is None or not requirement.specifier.contains(version, prereleases=True):
                 yield f"requirements.txt: found {requirement.name} {version}, expected {requirement} (of requirements.in): lock again"
+
+
+def check_agreement(production: str, development: str) -> Iterator[str]:
+    """Packages that both lock files pin, to different versions: a developer would not test what runs."""
+    first, second = (
+        {pin["name"]: pin["version"] for pin in re.finditer(f"^{PIN.pattern}", text, re.MULTILINE)} for text in (production, development)
+    )
+    for name in sorted(first.keys() & second.keys()):
+        if first[name] != second[name]:
+            yield f"{FOR_DEVELOPERS}: found {name} {second[name]}, expected {first[name]} (of {REQUIREMENTS}): lock again"
 
 
 def check_jar_lock(text: str) -> Iterator[str]:

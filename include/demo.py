@@ -21,6 +21,7 @@ from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import up
 from include.stack.processes import mark
 from spark_jobs.errors import GateClosed, LedgerError
+from spark_jobs.private import keep_files_private
 from spark_jobs.releases import Release, newest_release
 from spark_jobs.settings import ROOT, Settings
 from spark_jobs.tables import BRONZE
@@ -82,6 +83,7 @@ class Producer:
 
 def main() -> int:
     """Run the demo and return its exit code; what goes wrong is one line on standard error."""
+    keep_files_private()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return run(Clock())

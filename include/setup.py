@@ -1,7 +1,8 @@
 """Set up everything a checkout needs: a virtual environment and the locked jars.
 
 Runs on a bare Python 3.11+ with the standard library only; `make` calls it before every other target.
-A second run compares sums with what is installed and needs no network.
+A second run compares sums with what is installed and needs no network. With `--production`, as in the image, what only
+developers need (include/dev) is left out.
 """
 
 import fcntl
@@ -23,6 +24,9 @@ LOCKS = {
     "kafka": ROOT / "include/stack/kafka-jars.lock",
     "s3": ROOT / "include/spark/s3-jars.lock",
 }
+REQUIREMENTS = "requirements.txt"
+FOR_DEVELOPERS = "include/dev/requirements.txt"
+UV_LOCK = "include/dev/uv-requirements.txt"
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
 
@@ -31,14 +35,15 @@ class SetupError(Exception):
     """Set-up cannot go on; the text says what was found, what was expected and what to do."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Bring the checkout up to its lock files; 0 when it is, 1 with one line when it cannot be."""
+    locks = [REQUIREMENTS] if "--production" in arguments else [REQUIREMENTS, FOR_DEVELOPERS]
     try:
         check_python()
         check_java()
         with open(ROOT / ".setup.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            install_python_packages()
+            install_python_packages(locks)
             for group, lock_file in LOCKS.items():
                 fetch_jars(lock_file, JARS / group)
             archive_classes()
@@ -68,10 +73,10 @@ def check_java() -> None:
         raise SetupError(f"found Java {version[1] if version else answer.strip()!r}, expected {LEAST_JAVA} or newer: {advice}")
 
 
-def install_python_packages() -> None:
-    """Make `.venv` equal to requirements.txt, by hash; nothing happens when it already is."""
-    requirements = ROOT / "requirements.txt"
-    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
+def install_python_packages(locks: Sequence[str]) -> None:
+    """Make `.venv` equal to the lock files together, by hash; nothing happens when it already is."""
+    files = [ROOT / lock for lock in locks]
+    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     stamp = VENV / ".requirements.sha256"
     if stamp.exists() and stamp.read_text() == wanted and (VENV / "bin/python").exists():
         return
@@ -79,18 +84,20 @@ def install_python_packages() -> None:
     uv = find_uv()
     if not (VENV / "bin/python").exists():
         run([*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(VENV)])
-    run([*uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(VENV / "bin/python"), str(requirements)])
+    run([*uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(VENV / "bin/python"), *map(str, files)])
     stamp.write_text(wanted)
 
 
 def find_uv() -> list[str]:
-    """The uv command; installed by pip beside the checkout's own files when the machine has none."""
+    """The uv command; when the machine has none, the locked one, installed by pip beside the checkout's own files."""
     if found := shutil.which("uv"):
         return [found]
-    private = ROOT / ".uv"
+    lock = ROOT / UV_LOCK
+    private = ROOT / ".uv" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if not (private / "bin/uv").exists():
         print("setup: no uv on this machine: installing it with pip into .uv", flush=True)
-        run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(private), "uv"])
+        checked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(lock)]
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(private), *checked])
     return [str(private / "bin/uv")]
 
 
@@ -193,4 +200,4 @@ def run(command: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

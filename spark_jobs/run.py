@@ -22,6 +22,7 @@ from spark_jobs import (
     gates,
     kept,
     leases,
+    private,
     rehearsal,
     releases,
     retention,
@@ -46,6 +47,7 @@ log = logging.getLogger("ledger")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
+    private.keep_files_private()
     options = parse_arguments(words)
     logging.Formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
@@ -54,6 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         settings = read_settings()
+        private.close(settings)
         schema.refuse_newer(settings)
         if options.name not in _READING:
             schema.bring_up(settings, tables.EVERY)

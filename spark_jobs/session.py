@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import SettingsError
+from spark_jobs.private import UMASK
 from spark_jobs.settings import CLUSTER_SECRET, ROOT, Settings
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.stopTimeout": "60s",
+        "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
         **RPC,
     }
     if settings.spark_master.startswith("local"):

@@ -18,6 +18,7 @@ from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment, telling_line
+from spark_jobs.private import UMASK, keep_files_private
 from spark_jobs.session import s3_conf, submit_conf
 from spark_jobs.settings import ROOT, read_settings
 
@@ -68,6 +69,7 @@ class SparkJob(SparkSubmitOperator):
 
     def execute(self, context: Context) -> None:
         """Submit and wait; raises AirflowFailException for exit codes that no other try can change."""
+        keep_files_private()  # before spark-submit starts the JVM
         BaseHook.get_connection(SPARK_CONNECTION)  # raises; the provider would try YARN in place of an unknown connection
         self.application_args = [argument for argument in self.application_args or [] if argument]
         self.env_vars = {**(self.env_vars or {}), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -104,6 +106,7 @@ class Job(BaseOperator):
             [*self.command, *arguments],
             cwd=ROOT,
             env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
+            umask=UMASK,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

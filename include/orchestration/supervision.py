@@ -14,6 +14,7 @@ from pathlib import Path
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
 from include.stack.processes import log_writer_command
+from spark_jobs.private import UMASK
 from spark_jobs.service import control, heartbeat
 from spark_jobs.service.heartbeat import ENDED, RUNNING, Heartbeat
 from spark_jobs.service.services import Service
@@ -91,7 +92,8 @@ class Supervisor:
         command, nothing = [*_DETACHED, self._service.name, str(self._base), *self._command, *arguments], subprocess.DEVNULL
         part = {"LEDGER_STACK_PART": self._service.dag}  # by which the embedded stack knows it from the part that started it
         environment = {**os.environ, **job_environment(), **part}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=10, stdin=nothing, stdout=nothing, stderr=nothing)
+        streams = {"stdin": nothing, "stdout": nothing, "stderr": nothing}
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=10, umask=UMASK, **streams)
         self.expect()
 
     def expect(self) -> None:

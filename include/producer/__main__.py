@@ -18,6 +18,7 @@ from include.producer.plan import Disturbances, Source, plan_messages
 from include.producer.publish import Counts, Part, publish
 from include.producer.records import TOPICS
 from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.private import keep_files_private
 from spark_jobs.settings import read_settings
 from spark_jobs.topics import ensure_topics
 
@@ -29,6 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 everything acknowledged, 1 not, 2 unusable arguments or settings."""
+    keep_files_private()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         options = _parse(arguments)

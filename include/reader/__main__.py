@@ -15,6 +15,7 @@ from include.reader.release import ReleaseReader, open_release
 from include.reader.statements import QueryError, split
 from spark_jobs import kept, retention, schema
 from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.private import keep_files_private
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
 
@@ -29,6 +30,7 @@ MOST_ROWS, WIDEST = 1000, 100  # what a person reads
 
 def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -> int:
     """Answer one query, those of a script on standard input, or those of a person; returns the exit code."""
+    keep_files_private()
     parser = argparse.ArgumentParser(prog="python -m include.reader", description=__doc__.splitlines()[0])
     parser.add_argument("--release", metavar="N", help="the number of a release; without it, the newest")
     parser.add_argument("--query", metavar="SQL", help="answer this and leave")

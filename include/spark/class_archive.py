@@ -31,6 +31,8 @@ def main() -> int:
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         print(done.stderr, file=sys.stderr)
+    if archive.exists():
+        archive.chmod(0o644)  # no data: the image is made by one user and used by another
     return done.returncode
 
 

@@ -7,6 +7,7 @@ from types import FrameType
 
 from include.stack.lifecycle import down, status, up
 from spark_jobs.errors import LedgerError
+from spark_jobs.private import keep_files_private
 
 INTERRUPTED = 130
 
@@ -16,6 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m include.stack", description=__doc__)
     parser.add_argument("command", choices=("up", "down", "status"))
     command = parser.parse_args(arguments).command
+    keep_files_private()
     signal.signal(signal.SIGTERM, _interrupt)  # clean up on TERM as on Ctrl-C
     try:
         if command == "up":

@@ -18,7 +18,7 @@ from include.stack.endpoints import HOST, secret, stack_folder, write_private
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
 from include.stack.shutdown import stop_parts
 from spark_jobs.errors import LedgerError
-from spark_jobs.settings import ROOT, Settings
+from spark_jobs.settings import CLUSTER_SECRET, ROOT, Settings
 
 USER = "admin"
 # --skip-serve-logs: the log servers would listen on every address, and all logs are on this machine anyway.
@@ -88,6 +88,9 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
         "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "LOGGING__COLORED_CONSOLE_LOG": "False",
+        # Airflow sets the modes of tasks' logs itself, and by default lets others read them.
+        "LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
+        "LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
     }
     connection = {"conn_type": "spark", "host": settings.spark_master, "extra": {"deploy-mode": "client"}}
     return {
@@ -164,7 +167,8 @@ def is_healthy(home: Path, port: int, started: Mapping[str, float]) -> bool:
 def _same_settings(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     def relevant(variables: Mapping[str, str]) -> dict[str, str]:
         marks = (HOME_MARK, PART_MARK)
-        return {name: text for name, text in variables.items() if name.startswith(("AIRFLOW", "LEDGER_")) and name not in marks}
+        own = ("AIRFLOW", "LEDGER_", CLUSTER_SECRET)
+        return {name: text for name, text in variables.items() if name.startswith(own) and name not in marks}
 
     return relevant(found) == relevant(wanted)
 

@@ -14,6 +14,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 from spark_jobs.errors import LedgerError
+from spark_jobs.private import close_home
 from spark_jobs.settings import ROOT, endpoints_file
 
 HOST = "127.0.0.1"
@@ -30,6 +31,7 @@ def home_of(environ: Mapping[str, str] = os.environ) -> Path:
 def stack_folder(home: Path) -> Path:
     """The folder of the stack, made if it is missing."""
     folder = home / "stack"
+    close_home(home)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -147,7 +147,7 @@ def _initialise(home: Path, folder: Path, run_as: RunAs) -> None:
 def _choose_user(folder: Path) -> RunAs:
     """Postgres refuses to run as root: then it runs as the folder's owner, else `postgres`, else `nobody`.
 
-    That user may be unable to enter a home such as /root/ledger. Rather than opening folders to everyone, the server then
+    That user cannot enter a home, which is closed to all but its owner. Rather than opening folders to everyone, the server then
     gets the one capability that passes folder permissions.
     """
     if os.geteuid() != 0:
@@ -162,7 +162,9 @@ def _choose_user(folder: Path) -> RunAs:
         if _can_run(folder, run_as):
             return run_as
     name = pwd.getpwuid(user[0]).pw_name
-    raise LedgerError(f"Postgres cannot run as root, and its user {name} cannot enter {folder}: set LEDGER_HOME to a folder it can enter")
+    raise LedgerError(
+        f"Postgres cannot run as root, and its user {name} cannot enter {folder} (is there no setpriv?): run this as another user"
+    )
 
 
 def _service_user() -> tuple[int, int]:

