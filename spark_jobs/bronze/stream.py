@@ -147,3 +147,5 @@ class Stream(KeptQuery):
             large.read(self._settings, self.table, checkpoint.label, planned, spool)
             log.info("%s: batch %d decodes to much more than it is: read without Spark, %d records", self.table.name, batch, spool.rows)
             additions.append_planned(self._settings, self.table, spool, count, batch)
+        self._progressed = time.time()  # Spark's own progress says nothing of records that it did not read
+        self._recovered()
