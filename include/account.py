@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from spark_jobs import control, kept
-from spark_jobs.bronze import incarnations
+from spark_jobs.bronze import incarnations, losses
 from spark_jobs.releases import Release
 from spark_jobs.settings import Settings
 from spark_jobs.tables import (
@@ -107,7 +107,10 @@ def read_gates(settings: Settings) -> list[Gate]:
 
 
 def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[int, int]]:
-    """For each partition of a topic, as it is now: how many of its records bronze holds, and the offset after the last one."""
+    """For each partition of a topic, as it is now: how many of its records bronze holds, and the offset after the last one.
+
+    Of records that bronze does without (control.holes), those that follow the last one directly are passed, too.
+    """
     life = incarnations.newest(settings, topic)
     label = life.label if life else topic
     path = str(table.path(settings))
@@ -115,7 +118,12 @@ def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[in
         return {}
     per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"
     rows = control.query(DeltaTable(path), per_partition).to_pylist()
-    return {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == label}
+    found = {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == label}
+    for hole in sorted(losses.recorded(settings, table, label), key=lambda hole: int(hole["first_offset"])):
+        records, behind = found.get(hole["_partition"], (0, 0))
+        if hole["first_offset"] <= behind:
+            found[hole["_partition"]] = records, max(behind, hole["last_offset"] + 1)
+    return found
 
 
 def _dimension_differences(settings: Settings, release: Release) -> list[str]:

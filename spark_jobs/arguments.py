@@ -50,6 +50,8 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
         control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait for it to come about (300)")
     accept = jobs.add_parser("accept", help=about["accept"])
     accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
+    accept.add_argument("--partition", type=_whole, metavar="P", help="with --offset: give up one record that is too large")
+    accept.add_argument("--offset", type=_whole, metavar="O", help="of that record")
     accept.add_argument("--who", type=_line, required=True, metavar="NAME", help="who accepts")
     accept.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
     replay = jobs.add_parser("replay", help=about["replay"])

@@ -1,19 +1,29 @@
-"""The job behind `run accept`: somebody takes it upon them that offsets are lost, or that a topic was made anew. Needs no Spark.
+"""The job behind `run accept`: somebody accepts that offsets are lost, that a topic was replaced, or that one record is left out.
 
-Works while the ingestion runs and is refused: what is accepted stands in the control tables, where its next try finds it.
+Needs no Spark. Works while the ingestion runs and is refused: what is accepted stands in the control tables, where its next try finds it.
 """
 
 import logging
 
 from deltalake import DeltaTable
 
-from spark_jobs.bronze import incarnations, losses
+from spark_jobs.bronze import incarnations, large, losses
+from spark_jobs.bronze.fetches import Fetches
+from spark_jobs.bronze.record_batches import MOST_BYTES
 from spark_jobs.bronze.standing import find_standing
 from spark_jobs.errors import SettingsError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import Table
 
 log = logging.getLogger(__name__)
+
+_NEXT = "next: the ingestion goes on by itself if it runs; else start it"
+
+
+def check_place(partition: int | None, offset: int | None) -> None:
+    """Refuse, with SettingsError, half of a place."""
+    if (partition is None) != (offset is None):
+        raise SettingsError("found one of --partition and --offset, expected both or none")
 
 
 def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> None:
@@ -30,4 +40,27 @@ def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> Non
     else:
         lost, label = standing.refusal.lost, standing.life.label
         losses.record(settings, table, label, lost, f"removed from Kafka before they were read; accepted by {who}: {why}")
-    log.info("next: the ingestion goes on by itself if it runs; else start it")
+    log.info(_NEXT)
+
+
+def give_up(settings: Settings, table: Table, partition: int, offset: int, who: str, why: str) -> None:
+    """Record, once, that bronze does without one record that is too large; raises SettingsError when it is not."""
+    topic = table.topic
+    place = f"offset {offset} of partition {partition}"
+    standing = find_standing(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
+    if standing is None:
+        raise SettingsError(f"topic {topic}: found no {table.name}, expected an ingestion that refuses {place}; nothing was written")
+    if standing.refusal:
+        raise SettingsError(f"topic {topic}: {standing.refusal.found}; accept that first, without --partition and --offset")
+    record = None
+    if standing.present.begins.get(str(partition), offset + 1) <= offset < standing.present.ends.get(str(partition), 0):
+        with Fetches(settings.broker(), topic) as fetches:
+            record = next(large.records(fetches, partition, range(offset, offset + 1)), None)
+    if record is None or not record.is_too_large:
+        found = f"a record of {record.size} bytes" if record else "no record"
+        raise SettingsError(f"topic {topic}: found {found} at {place}, expected one of more than {MOST_BYTES}; nothing was written")
+    hole = {"_partition": partition, "first_offset": offset, "last_offset": offset}
+    incarnations.record(settings, standing.life)
+    told = f"a record of {record.size} bytes, more than {MOST_BYTES}; given up by {who}: {why}"
+    losses.record(settings, table, standing.life.label, [hole], told)
+    log.info(_NEXT)

@@ -23,7 +23,8 @@ from spark_jobs.written import newest_batch
 
 STREAM = "bronze"  # the transaction identifiers (txnAppId) under which bronze is written
 _APPLICATION = "bronze additions"
-_ROWS_AT_ONCE = 10_000
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 32 * 2**20
+_FILE_BYTES = 128 * 2**20  # what is held in memory of a file that is being written
 _ROWS_A_GROUP = 100_000  # what is held in memory of a Parquet file that is being written
 _WHEN = ("_ingested_at", "_ingested_on")
 
@@ -64,6 +65,7 @@ class Spool:
         self._file = file
         self._writer = pa.ipc.new_stream(self._file, self._schema)
         self._waiting: list[Mapping[str, Any]] = []
+        self._waiting_bytes = 0
         self.rows = 0
         self.new_rows = 0  # those of the new batch
 
@@ -72,7 +74,8 @@ class Spool:
         self._waiting.append(row)
         self.rows += 1
         self.new_rows += row["_batch"] is None
-        if len(self._waiting) == _ROWS_AT_ONCE:
+        self._waiting_bytes += len(row["value"] or b"")
+        if len(self._waiting) == _ROWS_AT_ONCE or self._waiting_bytes >= _BYTES_AT_ONCE:
             self._flush()
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -84,7 +87,7 @@ class Spool:
 
     def _flush(self) -> None:
         self._writer.write_table(pa.Table.from_pylist(self._waiting, self._schema))
-        self._waiting = []
+        self._waiting, self._waiting_bytes = [], 0
 
 
 def append(settings: Settings, table: Table, spool: Spool, application: str) -> int | None:
@@ -97,9 +100,20 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
     number = last_number(settings, table) + 1 if spool.new_rows else None
     # A commit without a new batch belongs to the batches before it (`written.version_upto`).
     told = {"application": application, **({"batch": number} if number else {})}
+    _commit(settings, table, spool, number, told, Transaction(_APPLICATION, number) if number else None)
+    return number
+
+
+def append_planned(settings: Settings, table: Table, spool: Spool, upto: int, number: int) -> None:
+    """Append what the stream's batch `upto`, by its own count, brings: as the table's batch `number`. For the stream itself."""
+    _commit(settings, table, spool, number, {"application": STREAM, "batch": number}, Transaction(STREAM, upto))
+
+
+def _commit(
+    settings: Settings, table: Table, spool: Spool, number: int | None, told: Mapping[str, Any], transaction: Transaction | None
+) -> None:
     properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(told)},
-        app_transactions=[Transaction(_APPLICATION, number)] if number else None,
+        custom_metadata={"userMetadata": json.dumps(told)}, app_transactions=[transaction] if transaction else None
     )
     schema = pa.schema(table.delta_schema().to_arrow())
     rows = pa.RecordBatchReader.from_batches(schema, _complete(spool.read(), schema, number, datetime.now(UTC)))
@@ -109,10 +123,10 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
         rows,
         mode="append",
         commit_properties=properties,
+        target_file_size=_FILE_BYTES,
         writer_properties=WriterProperties(compression="SNAPPY", max_row_group_size=_ROWS_A_GROUP),
     )
     kill_point(f"after {table.name}")
-    return number
 
 
 def _complete(batches: Iterator[pa.RecordBatch], schema: pa.Schema, number: int | None, now: datetime) -> Iterator[pa.RecordBatch]:

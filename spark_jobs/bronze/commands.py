@@ -40,12 +40,16 @@ def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_accept(settings: Settings, options: argparse.Namespace) -> None:
-    """Accept that Kafka has lost offsets of a topic, or that it was made anew, so that ingestion goes on. Starts no JVM."""
+    """Accept that Kafka has lost offsets of a topic, that it was made anew, or that one record is given up. Starts no JVM."""
     from spark_jobs.bronze import acceptance
 
+    acceptance.check_place(options.partition, options.offset)
     settings.broker()
     table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
-    acceptance.run(settings, table, options.topic, options.who, options.why)
+    if options.offset is None:
+        acceptance.run(settings, table, options.topic, options.who, options.why)
+    else:
+        acceptance.give_up(settings, table, options.partition, options.offset, options.who, options.why)
 
 
 def run_replay(settings: Settings, options: argparse.Namespace) -> None:

@@ -60,16 +60,14 @@ class Checkpoint:
             return True
         return any(reached.get(partition, 0) <= last for partition, last in self.known.items())
 
-    def most_records(self, number: int) -> int | None:
-        """How many records Spark's batch `number` can bring, by its offsets; None where they do not tell, as for the first batch.
+    def planned(self, number: int) -> dict[int, range]:
+        """The offsets of Spark's batch `number`, by partition; raises OSError or ValueError where its files do not tell.
 
         Known before anything is read. There may be fewer records than offsets, and never more.
         """
-        try:
-            ends, before = (checkpoint_files.ends(self.folder, each) for each in (number, number - 1))
-        except (OSError, ValueError):
-            return None
-        return sum(end - before.get(partition, 0) for partition, end in ends.items())
+        before = checkpoint_files.ends(self.folder, number - 1) if number else self.starts
+        ends = checkpoint_files.ends(self.folder, number)
+        return {int(partition): range(before.get(partition, 0), end) for partition, end in ends.items()}
 
 
 def read(root: Path, topic: str) -> Checkpoint | None:

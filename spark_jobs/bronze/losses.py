@@ -48,6 +48,11 @@ def recorded(settings: Settings, table: Table, label: str) -> list[Hole]:
     return [row for row in rows if (row["table"], row["_topic"]) == (table.name, label)]
 
 
+def covers(holes: Iterable[Hole], partition: int, offset: int) -> bool:
+    """Whether an offset lies in one of some holes."""
+    return any(hole["_partition"] == partition and offset in _range(hole) for hole in holes)
+
+
 def record(settings: Settings, table: Table, label: str, holes: list[Hole], why: str) -> None:
     """Record what bronze will not get, each hole once."""
     if not holes:

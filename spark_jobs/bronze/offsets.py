@@ -62,7 +62,7 @@ def look_at(settings: Settings, topic: str) -> Present:
 def is_another(settings: Settings, topic: str, topic_id: str) -> bool:
     """Whether Kafka answers, soon, that the topic has another id than this one: it was made anew, or is gone."""
     try:
-        described = _connected(settings.broker()).describe_topics(TopicCollection([topic]), request_timeout=_CONFIRM_SECONDS)
+        described = connected(settings.broker()).describe_topics(TopicCollection([topic]), request_timeout=_CONFIRM_SECONDS)
         return str(described[topic].result(_CONFIRM_SECONDS).topic_id) != topic_id
     except KafkaException as error:
         return error.args[0].code() in _GONE
@@ -140,6 +140,6 @@ def _connect(bootstrap: str) -> AdminClient:
 
 
 @lru_cache(maxsize=1)
-def _connected(bootstrap: str) -> AdminClient:
+def connected(bootstrap: str) -> AdminClient:
     """A connection that is kept, for what is asked often."""
     return _connect(bootstrap)

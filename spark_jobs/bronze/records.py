@@ -1,23 +1,19 @@
-"""What Kafka holds of a topic between two broker times, and its records, read without Spark."""
+"""What Kafka holds of a topic between two broker times, and a record of it as a row of bronze, without Spark."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from spark_jobs.bronze.offsets import to_millis
+from spark_jobs.bronze.record_batches import Record
 from spark_jobs.errors import LedgerError
 from spark_jobs.messages import EPOCH, MILLISECOND
 from spark_jobs.settings import Settings
 from spark_jobs.topics import ANSWER_SECONDS
-
-_AT_ONCE = 1_000
-_POLL_SECONDS = 0.1  # how long it waits for that many
-_NO_TIME = 0  # confluent_kafka's type of a timestamp that a record does not have
 
 
 @dataclass(frozen=True)
@@ -65,41 +61,16 @@ def find_spans(consumer: Consumer, topic: str, begin: datetime, end: datetime | 
     return spans
 
 
-def read_records(consumer: Consumer, topic: str, partition: int, first: int, end: int) -> Iterator[dict[str, Any]]:
-    """The records with offsets [first, end) that Kafka has, in order, as bronze has them (without batch; `_topic` is the name)."""
-    consumer.assign([TopicPartition(topic, partition, first)])
-    heard = time.monotonic()
-    while True:
-        messages = consumer.consume(_AT_ONCE, _POLL_SECONDS)
-        heard = time.monotonic() if messages else heard
-        if time.monotonic() - heard >= ANSWER_SECONDS:
-            raise LedgerError(f"Kafka sent nothing of {topic} partition {partition} for {ANSWER_SECONDS} seconds: is the broker up?")
-        for message in messages:
-            if message.partition() != partition:
-                continue  # left over from before
-            if (error := message.error()) is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    return
-                _refuse(topic, partition, error)
-            offset = message.offset() or 0
-            if offset >= end:
-                return
-            if offset >= first:
-                yield _bronze_row(message)
-
-
-def _bronze_row(message: Message) -> dict[str, Any]:
-    """A record as bronze has it, bytes as they came."""
-    kind, millis = message.timestamp()
-    headers: Any = message.headers() or ()
+def bronze_row(record: Record, topic: str, partition: int) -> dict[str, Any]:
+    """A record as bronze has it (without batch), bytes as they came."""
     return {
-        "key": message.key(),
-        "value": message.value(),
-        "headers": [{"key": name, "value": value} for name, value in headers] or None,
-        "_topic": message.topic(),
-        "_partition": message.partition(),
-        "_offset": message.offset(),
-        "_timestamp": None if kind == _NO_TIME else EPOCH + millis * MILLISECOND,
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"key": name, "value": value} for name, value in record.headers or ()] or None,
+        "_topic": topic,
+        "_partition": partition,
+        "_offset": record.offset,
+        "_timestamp": EPOCH + record.millis * MILLISECOND,
     }
 
 
@@ -110,11 +81,3 @@ def _offset_at(consumer: Consumer, topic: str, partition: int, at: datetime | No
     wanted = TopicPartition(topic, partition, to_millis(at))
     offset = int(consumer.offsets_for_times([wanted], ANSWER_SECONDS)[0].offset)
     return offset if offset >= 0 else None
-
-
-def _refuse(topic: str, partition: int, error: KafkaError) -> None:
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise LedgerError(
-            f"Kafka removed records of {topic} partition {partition} while they were read: replay once more; nothing was written"
-        )
-    raise LedgerError(f"Kafka cannot be read ({error.str()}): is the broker up? nothing was written")

@@ -5,7 +5,7 @@ processed already comes back under the batch that it had; the others are one new
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,9 +13,11 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from spark_jobs import control
-from spark_jobs.bronze import additions, checkpoints, losses
+from spark_jobs.bronze import additions, checkpoints, large, losses
+from spark_jobs.bronze.fetches import Fetches
 from spark_jobs.bronze.held import Held, runs
-from spark_jobs.bronze.records import Span, find_spans, open_consumer, read_records
+from spark_jobs.bronze.record_batches import MOST_BYTES
+from spark_jobs.bronze.records import Span, bronze_row, find_spans, open_consumer
 from spark_jobs.errors import SettingsError
 from spark_jobs.settings import Settings
 from spark_jobs.tables import HOLES, Table
@@ -23,6 +25,7 @@ from spark_jobs.tables import HOLES, Table
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 100_000  # offsets
+_TOLD = 10
 _FILLED = "filled by a replay"
 
 
@@ -31,6 +34,7 @@ class Found:
     """What became of the offsets [first, end) of a partition: `present` in bronze, `added` now, or Kafka has no record there (`empty`).
 
     `gone`: older records of the range that bronze lacks and Kafka has removed. `left`: newer ones that ingestion will bring.
+    `large`: the offsets of records that are too large for bronze.
     """
 
     partition: int
@@ -40,14 +44,16 @@ class Found:
     empty: tuple[range, ...]
     gone: int
     left: int
+    large: tuple[int, ...]
 
     def __str__(self) -> str:
         """One line for people."""
         nothing = sum(map(len, self.empty))
-        present = self.end - self.first - self.added - nothing
+        present = self.end - self.first - self.added - nothing - len(self.large)
         told = f"offsets {self.first} to {self.end - 1}: {present} present, {self.added} added" if self.end > self.first else "no offset"
         more = (
             (nothing, "without a record (compaction, markers or aborted transactions)"),
+            (len(self.large), f"left out, of more than {MOST_BYTES} bytes (offset {', '.join(map(str, self.large[:_TOLD]))})"),
             (self.gone, "older ones gone from Kafka"),
             (self.left, f"from {self.end} on left to the ingestion"),
         )
@@ -86,8 +92,9 @@ def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetim
         for span in find_spans(consumer, topic, begin, end):
             ours = replace(span, end=max(span.first, min(span.end, resumes.get(str(span.partition), 0))))
             gone, before = _count_gone(held, span, begin, end), spool.rows
-            empty = tuple(_fetch(consumer, topic, label, ours, held, holes, spool))
-            found.append(Found(span.partition, ours.first, ours.end, spool.rows - before, empty, gone, span.end - ours.end))
+            empty, too_large = _fetch(settings, topic, label, ours, held, holes, spool)
+            added = spool.rows - before
+            found.append(Found(span.partition, ours.first, ours.end, added, empty, gone, span.end - ours.end, too_large))
         batch = additions.append(settings, table, spool, "replay")
     for each in found:
         log.info("%s partition %d: %s", table.name, each.partition, each)
@@ -100,21 +107,30 @@ def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetim
 
 
 def _fetch(
-    consumer: Consumer, topic: str, label: str, span: Span, held: Held, holes: Iterable[dict[str, Any]], spool: additions.Spool
-) -> Iterator[range]:
-    """Put the records of a span that bronze lacks on the spool; yields the offsets that have no record."""
+    settings: Settings, topic: str, label: str, span: Span, held: Held, holes: Iterable[dict[str, Any]], spool: additions.Spool
+) -> tuple[tuple[range, ...], tuple[int, ...]]:
+    """Put the records of a span that bronze lacks on the spool; returns the offsets that have none, and those of too large ones."""
     skipped = [range(hole["first_offset"], hole["last_offset"] + 1) for hole in holes if hole["_partition"] == span.partition]
-    for first in range(span.first, span.end, _AT_ONCE):
-        missing = held.missing(span.partition, first, min(first + _AT_ONCE, span.end))
-        if not len(missing):
-            continue
-        former = held.former_batches(span.partition, missing, skipped)
-        wanted = set(missing.tolist())
-        for row in read_records(consumer, topic, span.partition, int(missing[0]), int(missing[-1]) + 1):
-            if (offset := row["_offset"]) in wanted:
-                wanted.remove(offset)
-                spool.add({**row, "_topic": label, "_batch": former.get(offset)})
-        yield from runs(sorted(wanted))
+    empty: list[range] = []
+    too_large: list[int] = []
+    with Fetches(settings.broker(), topic) as fetches:
+        for first in range(span.first, span.end, _AT_ONCE):
+            missing = held.missing(span.partition, first, min(first + _AT_ONCE, span.end))
+            if not len(missing):
+                continue
+            former = held.former_batches(span.partition, missing, skipped)
+            wanted = set(missing.tolist())
+            offsets = range(int(missing[0]), int(missing[-1]) + 1)
+            for record in large.records(fetches, span.partition, offsets, are_all_there=False):
+                if record.offset not in wanted:
+                    continue
+                wanted.remove(record.offset)
+                if record.is_too_large:
+                    too_large.append(record.offset)
+                else:
+                    spool.add({**bronze_row(record, label, span.partition), "_batch": former.get(record.offset)})
+            empty.extend(runs(sorted(wanted)))
+    return tuple(empty), tuple(too_large)
 
 
 def _count_gone(held: Held, span: Span, begin: datetime, end: datetime | None) -> int:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import sinks, sources
-from spark_jobs.bronze import additions
+from spark_jobs.bronze import additions, large
 from spark_jobs.bronze.checkpoints import Checkpoint, confirm_topic, open_checkpoint
 from spark_jobs.bronze.offsets import Positions
 from spark_jobs.bronze.pace import FIRST, Pace, next_limit
@@ -108,6 +108,7 @@ class Stream(KeptQuery):
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.broker())
             .option("kafka.isolation.level", "read_committed")
+            .option("kafka.max.partition.fetch.bytes", large.POLL_BYTES)
             .option("subscribe", self.topic)
             .option("startingOffsets", checkpoint.starting_offsets)
             .option("maxOffsetsPerTrigger", self._limit)
@@ -124,13 +125,27 @@ class Stream(KeptQuery):
     def _append(self, checkpoint: Checkpoint, lift: int) -> Batch:
         def append(records: DataFrame, number: int) -> None:
             confirm_topic(self._settings, self.topic, checkpoint)
-            count = checkpoint.first_batch + number
-            rows = with_coordinates(records, checkpoint.label, count + lift)
-            if checkpoint.may_replay(number):
-                known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
-                rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
-            most = checkpoint.most_records(number)
-            sinks.append_batches(rows, self._settings, self.table, additions.STREAM, count, batch=count + lift, at_most=most)
+            count, planned = checkpoint.first_batch + number, checkpoint.planned(number)
+            if large.is_large(self._settings, self.topic, planned):
+                self._append_large(checkpoint, planned, count, count + lift)
+            else:
+                rows = with_coordinates(records, checkpoint.label, count + lift)
+                if checkpoint.may_replay(number):
+                    known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
+                    rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
+                most = sum(map(len, planned.values()))
+                sinks.append_batches(rows, self._settings, self.table, additions.STREAM, count, batch=count + lift, at_most=most)
             self._batch = count + lift
 
         return append
+
+    def _append_large(self, checkpoint: Checkpoint, planned: large.Planned, count: int, batch: int) -> None:
+        """A batch that Spark's consumer cannot read, one record at a time, once."""
+        if additions.count_written(self._settings, self.table) >= count:
+            return
+        with additions.open_spool(self._settings, self.table) as spool:
+            large.read(self._settings, self.table, checkpoint.label, planned, spool)
+            log.info("%s: batch %d decodes to much more than it is: read without Spark, %d records", self.table.name, batch, spool.rows)
+            additions.append_planned(self._settings, self.table, spool, count, batch)
+        self._progressed = time.time()  # Spark's own progress says nothing of records that it did not read
+        self._recovered()

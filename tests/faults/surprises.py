@@ -33,13 +33,19 @@ class Sent:
         codec: str = "none",
     ) -> None:
         """Send values to a partition, and note where they came to lie."""
-        conf = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 12_000_000, "linger.ms": 50, "compression.type": codec}
+        conf = {
+            "bootstrap.servers": self.bootstrap,
+            "message.max.bytes": 10**9,  # before compression; the broker refuses what is larger than 12 MiB after it
+            "batch.size": 2**31 - 1,
+            "linger.ms": 2000,  # so that what is sent together is one record batch; a flush does not wait for it
+            "compression.type": codec,
+        }
         producer = Producer(conf)
         for value in values:
             producer.produce(
                 topic, value, key, partition=partition, headers=headers or [], on_delivery=self._note(key, value, headers or [])
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def in_transaction(self, topic: str, *values: bytes, partition: int = 0, is_good: bool) -> None:
         """The same in one transaction, which is committed or aborted; records of an aborted one are not noted."""

@@ -57,18 +57,23 @@ def test_a_row_is_written_again_a_few_times_only_whatever_the_number_of_runs() -
 @pytest.mark.parametrize(
     ("before", "planned", "expected"),
     [
-        ('v1\n{}\n{"t":{"0":5,"1":7}}', 'v1\n{}\n{"t":{"0":9,"1":7}}', 4),
-        ('v1\n{}\n{"t":{"0":5}}', 'v1\n{}\n{"t":{"0":5,"1":3}}', 3),  # a partition that is new
+        ('v1\n{}\n{"t":{"0":5,"1":7}}', 'v1\n{}\n{"t":{"0":9,"1":7}}', {0: range(5, 9), 1: range(7, 7)}),
+        ('v1\n{}\n{"t":{"0":5}}', 'v1\n{}\n{"t":{"0":5,"1":3}}', {0: range(5, 5), 1: range(3)}),  # a partition that is new
         (None, 'v1\n{}\n{"t":{"0":5}}', None),
         ("", 'v1\n{}\n{"t":{"0":5}}', None),
         ('v1\n{}\n{"t":{"0":5}}', "v1\n{}\n{", None),
     ],
 )
-def test_how_many_records_a_batch_can_bring_is_known_beforehand(
-    tmp_path: Path, before: str | None, planned: str, expected: int | None
+def test_which_offsets_a_batch_can_bring_is_known_beforehand(
+    tmp_path: Path, before: str | None, planned: str, expected: dict[int, range] | None
 ) -> None:
     (tmp_path / "offsets").mkdir()
     if before is not None:
         (tmp_path / "offsets" / "3").write_text(before)
     (tmp_path / "offsets" / "4").write_text(planned)
-    assert Checkpoint(tmp_path, 1, "{}", {}, "id", "t").most_records(4) == expected
+    checkpoint = Checkpoint(tmp_path, 1, "{}", {}, "id", "t")
+    if expected is None:
+        with pytest.raises((OSError, ValueError)):
+            checkpoint.planned(4)
+    else:
+        assert checkpoint.planned(4) == expected

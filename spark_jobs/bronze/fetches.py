@@ -1,0 +1,139 @@
+"""Record batches as Kafka keeps them, compressed, by its fetch request: no client library hands them out undecoded.
+
+A client decodes whatever a fetch brings, at its full size: 18 kB may become 600 MB in one piece. Here the reader decides.
+Fetch request, version 11: https://kafka.apache.org/42/design/protocol/#The_Messages_Fetch
+"""
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+
+from spark_jobs.bronze.offsets import connected
+from spark_jobs.bronze.record_batches import RecordBatch, split
+from spark_jobs.errors import LedgerError
+from spark_jobs.topics import ANSWER_SECONDS
+
+_API, _VERSION, _CLIENT = 1, 11, b"ledger"
+_MOST_BYTES = 8 * 2**20  # of an answer; it may be more where a single record batch is
+_READ_COMMITTED = 1
+_PARTITION = struct.Struct(">ihqqq")  # number, error, high watermark, last stable offset, first offset
+_ABORTED = struct.Struct(">qq")  # producer, first offset
+_OUT_OF_RANGE = 1
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a fetch brought. `end`: the offset behind the last record of a transaction that is decided."""
+
+    batches: list[RecordBatch]
+    aborted: deque[tuple[int, int]]  # first offset, producer
+    end: int
+
+
+class Fetches:
+    """A connection to the leader of each partition of a topic; a context manager. Errors of the broker come out as LedgerError."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self._connections: dict[int, socket.socket] = {}
+        try:
+            known = connected(bootstrap).list_topics(timeout=ANSWER_SECONDS)  # of all: one that is asked for by name might be made
+        except KafkaException as error:
+            raise self._error(error.args[0].str()) from None
+        if topic not in known.topics:
+            raise self._error("it is not there")
+        self._leaders = {number: found.leader for number, found in known.topics[topic].partitions.items()}
+        self._addresses = {number: (found.host, found.port) for number, found in known.brokers.items()}
+
+    def __enter__(self) -> "Fetches":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def batches(self, partition: int, first: int, end: int | None = None) -> Iterator[RecordBatch]:
+        """The record batches from the one that holds the offset `first` to the last that begins before `end`, or the log's last.
+
+        Not those of aborted transactions, and not the markers. Raises LedgerError also where Kafka's log does not reach `end`.
+        """
+        place = first
+        while end is None or place < end:
+            answer = self._fetch(partition, place)
+            if not answer.batches:
+                if end is not None and answer.end < end:
+                    raise self._error(f"partition {partition} ends at {answer.end}, expected it to reach {end}")
+                return
+            for batch in _committed(answer):
+                if end is None or batch.first_offset < end:
+                    yield batch
+            place = answer.batches[-1].last_offset + 1
+
+    def _fetch(self, partition: int, offset: int) -> _Answer:
+        name = self._topic.encode()
+        head = struct.pack(">hhih", _API, _VERSION, 0, len(_CLIENT)) + _CLIENT
+        asked = struct.pack(">iiiibii", -1, 0, 0, _MOST_BYTES, _READ_COMMITTED, 0, -1)
+        place = struct.pack(">ih", 1, len(name)) + name + struct.pack(">iiiqqi", 1, partition, -1, offset, -1, _MOST_BYTES)
+        request = head + asked + place + struct.pack(">ih", 0, 0)
+        try:
+            connection = self._connect(partition)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = _receive(connection, *struct.unpack(">i", _receive(connection, 4)))
+        except (OSError, KeyError) as error:
+            raise self._error(f"partition {partition}: {error}") from None
+        return self._read(answer, partition, offset)
+
+    def _connect(self, partition: int) -> socket.socket:
+        leader = self._leaders[partition]
+        if leader not in self._connections:
+            self._connections[leader] = socket.create_connection(self._addresses[leader], ANSWER_SECONDS)
+        return self._connections[leader]
+
+    def _read(self, answer: memoryview, partition: int, offset: int) -> _Answer:
+        (error,) = struct.unpack_from(">h", answer, 8)  # behind correlation id and throttle time
+        at = 18  # behind the session's id and the number of topics
+        if not error:
+            at += 2 + len(self._topic.encode()) + 4
+            _, error, _, end, _ = _PARTITION.unpack_from(answer, at)
+            at += _PARTITION.size
+        if error:
+            told = f"offset {offset} is out of range" if error == _OUT_OF_RANGE else f"Kafka's error {error}"
+            raise self._error(f"partition {partition}: {told}")
+        (count,) = struct.unpack_from(">i", answer, at)
+        at += 4
+        aborted = sorted((first, producer) for producer, first in (_ABORTED.unpack_from(answer, at + 16 * n) for n in range(max(count, 0))))
+        at += 16 * max(count, 0) + 4  # and the preferred replica
+        (size,) = struct.unpack_from(">i", answer, at)
+        batches = [batch for batch in split(answer[at + 4 : at + 4 + max(size, 0)]) if batch.last_offset >= offset]
+        return _Answer(batches, deque(aborted), end)
+
+    def _error(self, found: str) -> LedgerError:
+        return LedgerError(f"topic {self._topic} at {self._bootstrap} cannot be read: {found}")
+
+
+def _receive(connection: socket.socket, size: int) -> memoryview:
+    """The next bytes of a connection."""
+    buffer = memoryview(bytearray(size))
+    filled = 0
+    while filled < size:
+        if not (count := connection.recv_into(buffer[filled:])):
+            raise ConnectionError("the broker has closed the connection")
+        filled += count
+    return buffer
+
+
+def _committed(answer: _Answer) -> Iterator[RecordBatch]:
+    """The batches without those of aborted transactions, as Kafka's own consumer leaves them out."""
+    aborting: set[int] = set()
+    for batch in answer.batches:
+        while answer.aborted and answer.aborted[0][0] <= batch.last_offset:
+            aborting.add(answer.aborted.popleft()[1])
+        if batch.is_control:
+            if batch.is_abort:
+                aborting.discard(batch.producer)
+        elif not (batch.is_transactional and batch.producer in aborting):
+            yield batch

@@ -1,0 +1,91 @@
+"""Records that Spark's Kafka consumer cannot decode in its heap, and the batches that hold them, which are read without it.
+
+Few compressed bytes may become very many, and Kafka's Java consumer decodes a record in one piece, and with it what one poll brings.
+So the compressed record batches of a planned batch are looked at first. Where one poll could bring more than `MOST_BYTES`, the
+batch is read by a reader that holds one record at a time. A record that is itself larger is refused, until somebody gives it up.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from spark_jobs.bronze import losses
+from spark_jobs.bronze.additions import Spool
+from spark_jobs.bronze.fetches import Fetches
+from spark_jobs.bronze.held import Held
+from spark_jobs.bronze.record_batches import MOST_BYTES, Record, RecordBatch
+from spark_jobs.bronze.records import bronze_row
+from spark_jobs.errors import LedgerError
+from spark_jobs.settings import Settings
+from spark_jobs.tables import Table
+
+POLL_BYTES = 2**20  # compressed, of a partition, in one answer to Spark's consumer: Kafka's own default
+Planned = Mapping[int, range]  # the offsets of a batch, by partition
+
+
+def is_large(settings: Settings, topic: str, planned: Planned) -> bool:
+    """Whether Spark's consumer could have to hold more than MOST_BYTES, decoded, to read these offsets."""
+    with Fetches(settings.broker(), topic) as fetches:
+        try:
+            return any(_holds_much(fetches.batches(number, offsets.start), offsets.stop) for number, offsets in planned.items() if offsets)
+        except (ValueError, OSError):  # damaged, or older than Kafka 0.11
+            return False
+
+
+def read(settings: Settings, table: Table, label: str, planned: Planned, spool: Spool) -> None:
+    """Put the records of these offsets that bronze lacks on a spool, one at a time.
+
+    Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large.
+    """
+    held, given_up = Held(settings, table, label), losses.recorded(settings, table, label)
+    with Fetches(settings.broker(), table.topic) as fetches:
+        for number, offsets in planned.items():
+            missing = set(held.missing(number, offsets.start, offsets.stop).tolist())
+            for record in records(fetches, number, offsets):
+                if not record.is_too_large and record.offset in missing:
+                    spool.add({**bronze_row(record, label, number), "_batch": None})
+                elif record.is_too_large and not losses.covers(given_up, number, record.offset):
+                    raise refusal(table.topic, number, record)
+
+
+def records(fetches: Fetches, partition: int, offsets: range, *, are_all_there: bool = True) -> Iterator[Record]:
+    """The records at these offsets, in order. Raises LedgerError where they cannot be decoded, or Kafka's log does not reach the last.
+
+    Without `are_all_there` it ends where Kafka's log does.
+    """
+    for batch in fetches.batches(partition, offsets.start, offsets.stop if are_all_there else None):
+        if batch.first_offset >= offsets.stop:
+            return
+        try:
+            yield from (record for record in batch.records() if record.offset in offsets)
+        except (ValueError, OSError) as error:
+            raise LedgerError(
+                f"offsets {batch.first_offset} to {batch.last_offset} of partition {partition} cannot be decoded: {error}"
+            ) from None
+
+
+def refusal(topic: str, partition: int, record: Record) -> LedgerError:
+    """The refusal of a record, with the command that gives it up."""
+    command = f".venv/bin/python -m spark_jobs.run accept --topic {topic} --partition {partition} --offset {record.offset}"
+    return LedgerError(
+        f"topic {topic}: found a record of {record.size} bytes at offset {record.offset} of partition {partition}, "
+        f"expected at most {MOST_BYTES}; to do without it and go on: {command} --who NAME --why TEXT"
+    )
+
+
+def _holds_much(batches: Iterable[RecordBatch], end: int) -> bool:
+    """Whether record batches that come in one answer decode to more than MOST_BYTES. Looks as far behind `end` as an answer may reach."""
+    answer: deque[tuple[int, int]] = deque()  # compressed and decoded sizes of the last batches that may come together
+    compressed = decoded = behind = 0
+    for batch in batches:
+        if batch.first_offset >= end:
+            if behind > POLL_BYTES:
+                return False
+            behind += len(batch.payload)
+        answer.append((len(batch.payload), batch.decoded_size(MOST_BYTES)))
+        compressed, decoded = compressed + answer[-1][0], decoded + answer[-1][1]
+        while len(answer) > 1 and compressed > POLL_BYTES:
+            before = answer.popleft()
+            compressed, decoded = compressed - before[0], decoded - before[1]
+        if decoded > MOST_BYTES:
+            return True
+    return False

@@ -1,0 +1,153 @@
+"""Kafka's record batches: their records, and how much they decode to, without holding it."""
+
+import struct
+import tracemalloc
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.bronze import large
+from spark_jobs.bronze.record_batches import MOST_BYTES, Headers, Record, RecordBatch, split
+
+CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+STREAMS = ("gzip", "lz4", "zstd")
+Content = tuple[bytes | None, bytes | None, Headers]
+
+
+def varint(number: int) -> bytes:
+    rest, out = (number << 1) ^ (number >> 63), b""
+    while rest > 0x7F:
+        out, rest = out + bytes([rest & 0x7F | 0x80]), rest >> 7
+    return out + bytes([rest])
+
+
+def sized(content: bytes | None) -> bytes:
+    return varint(-1) if content is None else varint(len(content)) + content
+
+
+def encoded(number: int, content: Content) -> bytes:
+    key, value, headers = content
+    told = b"".join(sized(name.encode()) + sized(held) for name, held in headers)
+    body = b"\0" + varint(7 * number) + varint(number) + sized(key) + sized(value) + varint(len(headers)) + told
+    return varint(len(body)) + body
+
+
+def compressed(codec: str, raw: bytes) -> bytes:
+    if codec == "none":
+        return raw
+    if codec == "snappy":
+        return pa.Codec("snappy").compress(raw).to_pybytes()
+    if codec == "snappy in frames":
+        blocks = [pa.Codec("snappy").compress(raw[at : at + 1000]).to_pybytes() for at in range(0, len(raw), 1000)]
+        return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(raw)
+    return sink.getvalue().to_pybytes()
+
+
+def batch(codec: str, *contents: Content, first: int = 100, attributes: int = 0) -> bytes:
+    payload = compressed(codec, b"".join(encoded(number, content) for number, content in enumerate(contents)))
+    code, last, count = CODES[codec.split()[0]] | attributes, len(contents) - 1, len(contents)
+    head = struct.pack(">qiibIhiqqqhii", first, 49 + len(payload), 0, 2, 0, code, last, 1_000, 5_000, -1, -1, -1, count)
+    return head + payload
+
+
+def values(*sizes: int) -> list[Content]:
+    return [(b"K", bytes(size), []) for size in sizes]
+
+
+def only(data: bytes) -> RecordBatch:
+    (found,) = split(memoryview(data))
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "snappy in frames", "lz4", "zstd"])
+def test_records_are_read_as_they_were_written(codec: str) -> None:
+    contents: list[Content] = [
+        (None, None, []),
+        (b"", b"", []),
+        (b"K" * 300, b"\x00\xff" * 400_000, [("a", b"1"), ("a", None), ("", b""), ("\u00e4", b"\xff")]),
+        (b"K", b"last", []),
+    ]
+    found = [(record.key, record.value, record.headers or []) for record in only(batch(codec, *contents)).records()]
+    assert found == contents
+    assert [(record.offset, record.millis) for record in only(batch(codec, *contents)).records()] == [
+        (100, 1_000),
+        (101, 1_007),
+        (102, 1_014),
+        (103, 1_021),
+    ]
+
+
+def test_the_time_is_the_brokers_where_it_stamps() -> None:
+    assert [record.millis for record in only(batch("zstd", *values(1, 2), attributes=0x08)).records()] == [5_000, 5_000]
+
+
+def test_a_batch_that_is_cut_off_is_left_for_the_next_answer() -> None:
+    data = batch("lz4", *values(5)) + batch("lz4", *values(5), first=200)
+    assert [found.first_offset for found in split(memoryview(data))] == [100, 200]
+    assert [found.first_offset for found in split(memoryview(data[:-1]))] == [100]
+
+
+def test_an_older_format_is_refused() -> None:
+    data = bytearray(batch("none", *values(5)))
+    data[16] = 1
+    with pytest.raises(ValueError, match="found record format 1, expected 2"):
+        list(split(memoryview(data)))
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_of_a_record_that_is_too_large_no_more_than_a_piece_is_held(codec: str) -> None:
+    data = batch(codec, *values(3, 4 * MOST_BYTES, 5))
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    found = [(record.offset, record.is_too_large, len(record.value or b"")) for record in only(data).records()]
+    assert only(data).decoded_size(MOST_BYTES) > MOST_BYTES
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [(100, False, 3), (101, True, 0), (102, False, 5)]
+    assert (most < MOST_BYTES / 4, pa.total_allocated_bytes() - before < MOST_BYTES / 4) == (True, True)
+
+
+@pytest.mark.parametrize(("size", "is_too_large"), [(MOST_BYTES - 10, False), (MOST_BYTES - 9, True)])
+def test_the_limit_is_of_the_whole_record(size: int, is_too_large: bool) -> None:
+    (record,) = only(batch("zstd", (b"K", bytes(size), []))).records()
+    assert (record.size, record.is_too_large) == (size + 10, is_too_large)
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_what_is_damaged_is_no_record(codec: str) -> None:
+    data = batch(codec, *values(10_000, 10_000))
+    with pytest.raises((ValueError, OSError)):
+        list(only(data[:61] + data[61:-20][::-1] + data[-20:]).records())
+
+
+def batches(*datas: bytes) -> Iterator[RecordBatch]:
+    return split(memoryview(b"".join(datas)))
+
+
+def test_a_batch_is_large_by_what_may_come_together() -> None:
+    """Not by all that it brings: Spark's consumer gets a mebibyte, compressed, at a time."""
+    ten = 10 * 2**20
+    small = batch("none", *values(2**20))
+    assert large._holds_much(batches(batch("zstd", *values(ten, ten, ten, ten))), 104)
+    assert large._holds_much(batches(*(batch("zstd", *values(ten), first=100 + n) for n in range(4))), 104)
+    assert not large._holds_much(batches(*(batch("zstd", *values(ten), first=100 + n) for n in range(3))), 103)
+    assert not large._holds_much(batches(*(batch("zstd", *values(ten), first=n) + small for n in range(4))), 200)
+    assert not large._holds_much(batches(*(batch("none", *values(ten), first=n) for n in range(10))), 200)
+
+
+def test_a_batch_is_large_also_by_what_lies_behind_it_in_the_same_answer() -> None:
+    bomb = batch("zstd", *values(4 * MOST_BYTES), first=200)
+    good = batch("none", *values(5))
+    assert large._holds_much(batches(good, bomb), 101)
+    far = [batch("none", *values(2**19), first=110 + n) for n in range(5)]
+    assert not large._holds_much(batches(good, *far, bomb), 101)
+
+
+def test_the_refusal_has_the_command() -> None:
+    told = str(large.refusal("customers", 0, Record(7, 600_000_000)))
+    assert "a record of 600000000 bytes at offset 7 of partition 0, expected at most 33554432" in told
+    assert told.endswith("run accept --topic customers --partition 0 --offset 7 --who NAME --why TEXT")
