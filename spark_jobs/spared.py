@@ -1,6 +1,7 @@
 """What upkeep of a table must leave in place: versions that readers, gates or releases open, and commits that a stream has not taken."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,7 +38,8 @@ def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
     if table.layer not in LAYERED:
         return set()
     # A release that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
-    named = [release.versions for release in retention.current(settings, now - timedelta(days=MARGIN_DAYS))]
+    releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
+    named: list[Mapping[str, int]] = [release.versions for release in releases]
     named += [savepoint.versions for savepoint in places.read_savepoints(settings)]
     # The next release names what stands judged, however old it is, and whether or not the gate was closed: a person may let it pass.
     named.append({name: int(row["version"]) for name, row in newest_verdicts(settings).items()})
