@@ -13,7 +13,7 @@ from spark_jobs import control, leases
 from spark_jobs.errors import GateClosed, LedgerError
 from spark_jobs.faults import kill_point
 from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, BY_NAME, GOLD, LAYERS, RELEASES, SILVER, Table
+from spark_jobs.tables import BRONZE, BY_NAME, FOLLOWERS, GOLD, LAYERS, RELEASES, SILVER, Table
 from spark_jobs.verdicts import newest_verdicts
 from spark_jobs.versions import hold_same_rows
 from spark_jobs.written import newest_batch, source_of
@@ -36,8 +36,8 @@ def publish(settings: Settings) -> int:
     """Release, for every table, the version that its gate passed; returns the release's number.
 
     When the newest release names these versions already, nothing is written and its number is returned. Raises GateClosed
-    where a table was never judged, its newest verdict is not a pass, or the layers were judged at different batches, and
-    LedgerError where a roll-back was decided and is not carried out.
+    where a table was never judged, its newest verdict is not a pass, the layers were judged at different batches, or gold as it was judged
+    is not of silver as it was judged; LedgerError where a roll-back was decided and is not carried out.
     """
     with leases.hold(settings, [RELEASES], owner="release"):
         if not control.is_rolled_back(settings):
@@ -149,14 +149,34 @@ def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
 
 
 def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]) -> None:
-    """Gold must have been made of exactly the silver that is released beside it."""
+    """Gold must have been made of exactly the silver that is released beside it: each of its tables as it was judged."""
+    judged = {name: int(row["version"]) for name, row in verdicts.items()}
     wrong = [
-        f"{name} at version {version}, of which version {verdicts[name]['version']} was judged"
-        for name, version in control.versions_read_by_gold(settings).items()
-        if not hold_same_rows(settings, BY_NAME[name], version, verdicts[name]["version"])
+        f"{table.name} at version {judged[table.name]} is of {source.name} at version {found}, "
+        f"of which version {judged[source.name]} was judged"
+        for source, followers in FOLLOWERS.items()
+        for table in followers
+        if (found := _other_silver(settings, source, judged[source.name], table, judged[table.name])) is not None
     ]
     if wrong:
-        raise GateClosed(f"gold was made of {', '.join(wrong)}: run gate silver, gold and gate gold again")
+        raise GateClosed(f"gold was made of other silver: {', '.join(wrong)}: run gate silver, gold and gate gold again")
+
+
+def _other_silver(settings: Settings, source: Table, version: int, gold: Table, judged: int) -> int | None:
+    """Of which version of a silver table a gold table is, where that does not hold the rows of `version`; None where it does.
+
+    The commits of gold tell. One that changed no row is not judged anew, so the newest one with the judged rows counts as well.
+    """
+    now = DeltaTable(str(gold.path(settings)))
+    versions = [judged, now.version()] if hold_same_rows(settings, gold, judged, now.version()) else [judged]
+    application = control.following(settings, source)
+    told = [DeltaTable(now.table_uri, version=each).transaction_version(application) for each in versions]
+    followed = [each for each in told if each is not None]
+    if any(hold_same_rows(settings, source, each, version) for each in followed):
+        return None
+    if not followed and control.count(DeltaTable(str(source.path(settings)), version=version)) == 0:  # no change that it could have taken
+        return None
+    return max(followed, default=0)
 
 
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:

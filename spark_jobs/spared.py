@@ -1,5 +1,6 @@
-"""What upkeep of a table must leave in place: versions of releases that readers are offered, and commits that a stream has not taken."""
+"""What upkeep of a table must leave in place: versions that readers, gates or releases open, and commits that a stream has not taken."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -9,12 +10,14 @@ from spark_jobs import control, retention, written
 from spark_jobs.lifetimes import MARGIN_DAYS
 from spark_jobs.settings import Settings
 from spark_jobs.streaming import places
+from spark_jobs.table import LAYERED
 from spark_jobs.tables import FOLLOWERS, LIVE_TRANSACTIONS, Table
+from spark_jobs.verdicts import newest_verdicts
 
 
 @dataclass(frozen=True)
 class Spared:
-    """The versions of a table that offered releases name, and the first commit that the stream behind it has yet to take, if any."""
+    """The versions of a table that are still opened, and the first commit that the stream behind it has yet to take, if any."""
 
     versions: tuple[int, ...]
     unread_from: int | None
@@ -22,13 +25,23 @@ class Spared:
 
 def spared(settings: Settings, table: Table, now: datetime) -> Spared:
     """What must stay of a table, as things are now. The caller holds the table's lease, or only asks."""
-    # A release that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
-    releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
-    named = {release.versions[table.name] for release in releases if table.name in release.versions}
-    named |= {savepoint.versions[table.name] for savepoint in places.read_savepoints(settings) if table.name in savepoint.versions}
     head = DeltaTable(str(table.path(settings))).version()
     first = unread_from(settings, table)
-    return Spared(tuple(sorted(named)), first if first is not None and first <= head else None)
+    return Spared(tuple(sorted(_opened(settings, table, now))), first if first is not None and first <= head else None)
+
+
+def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
+    """The versions of a table that releases, savepoints and standing verdicts name, and the one of silver that gold was made of."""
+    if table.layer not in LAYERED:
+        return set()
+    # A release that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
+    releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
+    named: list[Mapping[str, int]] = [release.versions for release in releases]
+    named += [savepoint.versions for savepoint in places.read_savepoints(settings)]
+    # The next release names what stands judged, however old it is, and whether or not the gate was closed: a person may let it pass.
+    named.append({name: int(row["version"]) for name, row in newest_verdicts(settings).items()})
+    named.append(control.versions_read_by_gold(settings))  # its gate reads the same
+    return {versions[table.name] for versions in named if table.name in versions}
 
 
 def unread_from(settings: Settings, table: Table) -> int | None:

@@ -134,7 +134,11 @@ def remove_files(settings: Settings, table: Table, keep: Spared, now: datetime) 
         return 0, 0
     versions = [version for version in keep.versions if version < old]
     if lost := [version for version in versions if not history.is_readable(version)]:
-        log.warning("%s: version %d of a release cannot be opened any more: its commits are gone", table.name, lost[0])
+        log.warning(
+            "%s: version %d, which a release, savepoint or verdict names, cannot be opened any more: its commits are gone",
+            table.name,
+            lost[0],
+        )
     hours = _retention(delta) // timedelta(hours=1)
     gone = delta.vacuum(
         retention_hours=hours, dry_run=True, full=True, keep_versions=[version for version in versions if version not in lost] or None

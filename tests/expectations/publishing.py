@@ -1,5 +1,6 @@
 """Releases without gates: verdicts that all pass, and a day on which a release is published."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,26 +8,29 @@ from deltalake import DeltaTable
 
 from spark_jobs import control, releases
 from spark_jobs.settings import Settings
-from spark_jobs.tables import LAYERS, QUALITY_RESULTS, RELEASES
+from spark_jobs.tables import LAYERS, QUALITY_RESULTS, RELEASES, SILVER_TRANSACTIONS
 from spark_jobs.written import source_of
+from tests.aging import follow
 from tests.expectations.warehouse import at, bronze, daily, run_of, transaction, write
 
 EVERY_TABLE = [table for layer in LAYERS.values() for table in layer]
 
 
-def pass_gates(settings: Settings, last_batch: int = 2) -> None:
-    """A verdict on every table as it is now; batch 1 is the last one of customers and accounts."""
-    common = {"run_id": "r", "success": True, "evaluated": 1, "failed": 0, "_judged_at": datetime.now(UTC), "_first_batch": 1}
+def pass_gates(settings: Settings, last_batch: int = 2, closed: str | None = None, layers: Collection[str] = tuple(LAYERS)) -> None:
+    """A verdict on every table of these layers as it is now, passed but for a closed one. The last batch of all but transactions is 1."""
+    common = {"run_id": "r", "evaluated": 1, "failed": 0, "_judged_at": datetime.now(UTC), "_first_batch": 1}
     rows = [
         common
         | {
             "layer": table.layer,
             "table": table.name,
             "suite": table.name,
+            "success": table.layer != closed,
             "version": DeltaTable(str(table.path(settings))).version(),
             "_last_batch": last_batch if source_of(table) == "transactions" else 1,
         }
         for table in EVERY_TABLE
+        if table.layer in layers
     ]
     control.append(settings, QUALITY_RESULTS, rows)
 
@@ -46,10 +50,11 @@ def one_more(settings: Settings, batch: int) -> None:
 
 
 def gold_follows(settings: Settings, batch: int) -> None:
-    """Daily totals of all batches up to this one."""
+    """Gold of all batches up to this one, as far as tests look at it: daily totals."""
     more = batch - 2
     credits_, debits = daily("Credit", 2, "9007199254741093.10"), daily("Debit", 2 + more, f"{40 + more}.01")
     write(settings, {"gold.daily_totals": [credits_, debits]}, mode="overwrite")
+    follow(settings, DeltaTable(str(SILVER_TRANSACTIONS.path(settings))).version())
 
 
 def released_on(settings: Settings, *days: datetime, first: int = 1) -> None:

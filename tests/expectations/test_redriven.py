@@ -11,6 +11,7 @@ from spark_jobs import control, tables
 from spark_jobs.releases import has_unreleased_batches, publish
 from spark_jobs.settings import Settings
 from spark_jobs.tables import BATCHES
+from tests.aging import follow
 from tests.expectations.test_gates import new_batch, run_gate
 from tests.expectations.warehouse import LOADED, at, good_rows, run_of, transaction, write
 
@@ -84,6 +85,7 @@ def test_a_re_drive_is_unreleased_until_a_release_names_it(copy_home: Copy) -> N
     redrive(settings)
     assert has_unreleased_batches(settings)
     run_gate(settings, "silver", 2)
+    follow(settings, version(settings, "silver.transactions"))
     publish(settings)
     assert not has_unreleased_batches(settings)
 

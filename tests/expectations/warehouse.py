@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_jobs import tables
+from spark_jobs import control, tables
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import Table
 
@@ -202,7 +202,7 @@ def settings_of(home: Path) -> Settings:
 
 
 def write(settings: Settings, rows: Rows, *, mode: str = "append") -> None:
-    """Write rows of some tables; bronze in one commit a batch, as its job does."""
+    """Write rows of some tables; bronze in one commit a batch, and gold with the versions of silver as they are now, as their jobs do."""
     for name, added in rows.items():
         table = table_named(name)
         tables.ensure_tables(settings, [table, tables.HOLES])
@@ -210,9 +210,17 @@ def write(settings: Settings, rows: Rows, *, mode: str = "append") -> None:
         for batch in batches:
             chosen = [row for row in added if batch is None or row["_batch"] == batch]
             schema = pa.schema(table.delta_schema().to_arrow())
-            properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"batch": batch})}) if batch else None
+            metadata = {"userMetadata": json.dumps({"batch": batch})} if batch else None
+            properties = CommitProperties(custom_metadata=metadata, app_transactions=followed(settings, table))
             path = str(table.path(settings))
             write_deltalake(path, pa.Table.from_pylist(chosen, schema), mode=mode, commit_properties=properties)  # type: ignore[call-overload]
+
+
+def followed(settings: Settings, table: Table) -> list[Transaction]:
+    """What the commit of a gold table says of the silver that it was made of."""
+    sources = [source for source, followers in tables.FOLLOWERS.items() if table in followers]
+    heads = {source: DeltaTable(path) for source in sources if DeltaTable.is_deltatable(path := str(source.path(settings)))}
+    return [Transaction(control.following(settings, source), delta.version()) for source, delta in heads.items()]
 
 
 def table_named(name: str) -> Table:

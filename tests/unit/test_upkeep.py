@@ -1,5 +1,6 @@
 """What upkeep joins, what it spares, and what of a table's files and log goes. Without a JVM."""
 
+import json
 import os
 import re
 import shutil
@@ -91,6 +92,24 @@ def test_files_go_when_they_are_old_and_no_offered_release_names_them(settings: 
     assert [rows_at(settings, DAILY_TOTALS, version) for version in (4, 5, 7, None)] == [3, 4, 5, 5]
     assert DeltaTable(str(path)).version() == 7  # nothing was committed
     assert upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+
+
+def test_what_stands_judged_stays_until_another_verdict_stands(settings: Settings) -> None:
+    """A release names the version that its gate judged, however long ago, and also a closed one once a person lets it pass."""
+    for number, table in enumerate((BRONZE_ACCOUNTS, SILVER_ACCOUNTS, DAILY_TOTALS)):
+        verdict = {"layer": table.layer, "table": table.name, "run_id": "r", "success": bool(number)}
+        tables.ensure_tables(settings, [table])
+        for version in (3, 5):
+            control.append(settings, QUALITY_RESULTS, [verdict | {"version": version, "_judged_at": now()}])
+            assert spared.spared(settings, table, now()) == Spared((version,), None)
+
+
+def test_the_silver_that_gold_was_made_of_stays_for_its_gate(settings: Settings) -> None:
+    grow(settings, SILVER_ACCOUNTS, 3)
+    run = {"job": "gold", "table": DAILY_TOTALS.name, "last_batch": 1, "finished_at": now()}
+    for version in (2, 3):
+        control.append(settings, BATCHES, [run | {"_read_versions": json.dumps({SILVER_ACCOUNTS.name: version})}])
+        assert spared.spared(settings, SILVER_ACCOUNTS, now()) == Spared((version,), None)
 
 
 def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
