@@ -92,8 +92,9 @@ class Supervisor:
         command, nothing = [*_DETACHED, self._service.name, str(self._base), *self._command, *arguments], subprocess.DEVNULL
         part = {"LEDGER_STACK_PART": self._service.dag}  # by which the embedded stack knows it from the part that started it
         environment = {**os.environ, **job_environment(), **part}
-        streams = {"stdin": nothing, "stdout": nothing, "stderr": nothing}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=10, umask=UMASK, **streams)
+        subprocess.run(
+            command, cwd=ROOT, env=environment, check=True, timeout=10, umask=UMASK, stdin=nothing, stdout=nothing, stderr=nothing
+        )
         self.expect()
 
     def expect(self) -> None:
