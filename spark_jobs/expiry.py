@@ -33,7 +33,7 @@ def remove_rows(settings: Settings, table: Table, now: datetime) -> int:
     rows, limit = control.read(settings, table), oldest(settings, now)
     is_needed = find_needed(settings, rows.filter(rows[time].is_valid()).to_pylist(), now)
     kept = [row for row in rows.to_pylist() if row[time] is None or row[time] >= limit or is_needed(row)]
-    expired = rows.num_rows - len(kept)
+    expired: int = rows.num_rows - len(kept)
     if expired:
         control.replace_held(settings, table, kept)
         log.info("%s: %d rows had expired, %d stay", table.name, expired, len(kept))
