@@ -35,6 +35,7 @@ def clean_database(before: datetime) -> list[str]:
     `airflow db clean` removes runs by age alone, whether they have ended or not. So finished runs are removed here, and with them, by the
     database, what belongs to their tasks; the newest runs of a DAG stay, because Airflow counts on from them.
     """
+    import pendulum
     from airflow.models.dagrun import DagRun
     from airflow.utils.db_cleanup import config_dict, run_cleanup
     from airflow.utils.session import create_session
@@ -53,7 +54,13 @@ def clean_database(before: datetime) -> list[str]:
             execution_options={"synchronize_session": False},
         )
     wanted = [*TABLES, *(["session"] if "session" in config_dict else [])]  # sessions of logins: where users are kept in the database
-    run_cleanup(clean_before_timestamp=before, table_names=wanted, skip_archive=True, confirm=False, error_on_cleanup_failure=True)
+    run_cleanup(
+        clean_before_timestamp=pendulum.instance(before),
+        table_names=wanted,
+        skip_archive=True,
+        confirm=False,
+        error_on_cleanup_failure=True,
+    )
     return spared
 
 

@@ -27,12 +27,13 @@ def oldest(settings: Settings, now: datetime) -> datetime:
 
 def remove_rows(settings: Settings, table: Table, now: datetime) -> int:
     """Remove the expired rows of a control table in one commit; returns how many. The caller holds the table's lease."""
-    if table not in _KEEPERS:
+    if table not in _EXPIRING:
         return 0
-    rows = control.read(settings, table)
-    is_kept = _KEEPERS[table](settings, rows.to_pylist(), now)
-    kept = [row for row in rows.to_pylist() if is_kept(row)]
-    expired = rows.num_rows - len(kept)
+    time, find_needed = _EXPIRING[table]
+    rows, limit = control.read(settings, table), oldest(settings, now)
+    is_needed = find_needed(settings, rows.filter(rows[time].is_valid()).to_pylist(), now)
+    kept = [row for row in rows.to_pylist() if row[time] is None or row[time] >= limit or is_needed(row)]
+    expired: int = rows.num_rows - len(kept)
     if expired:
         control.replace_held(settings, table, kept)
         log.info("%s: %d rows had expired, %d stay", table.name, expired, len(kept))
@@ -48,9 +49,8 @@ def remove_expired_reports(settings: Settings, now: datetime) -> int:
     return files
 
 
-def _keep_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:
-    """Kept are the newest of each table that passed and that did not, those of offered releases, and those that a person decided about."""
-    limit = oldest(settings, now)
+def _find_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:
+    """Needed are the newest of each table that passed and that did not, those of offered releases, and those a person decided about."""
     released = {pair for release in retention.offered(settings, now) for pair in release.versions.items()}
     decided = {row["run_id"] for row in control.read(settings, DECISIONS).to_pylist()}
     newest: dict[tuple[str, bool], datetime] = {}
@@ -58,29 +58,29 @@ def _keep_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callab
         key = row["table"], row["success"]
         newest[key] = max(newest.get(key, row["_judged_at"]), row["_judged_at"])
 
-    def is_kept(row: Row) -> bool:
+    def is_needed(row: Row) -> bool:
         is_newest = row["_judged_at"] == newest[row["table"], row["success"]]
-        return row["_judged_at"] >= limit or is_newest or row["run_id"] in decided or (row["table"], row["version"]) in released
+        return is_newest or row["run_id"] in decided or (row["table"], row["version"]) in released
 
-    return is_kept
+    return is_needed
 
 
-def _keep_releases(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:
-    """Kept are those that readers are offered, and those to which a person rolled back: an audit asks when they were published."""
-    limit = oldest(settings, now)
+def _find_releases(settings: Settings, _rows: list[Row], now: datetime) -> Callable[[Row], bool]:
+    """Needed are those that readers are offered, and those to which a person rolled back: an audit asks when they were published."""
     needed = {release.release_id for release in retention.offered(settings, now)}
     needed |= {row["release_id"] for row in control.read(settings, DECISIONS).to_pylist()}
-    return lambda row: row["released_at"] >= limit or row["release_id"] in needed
+    return lambda row: row["release_id"] in needed
 
 
-def _keep_audits(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:
-    """Kept is the newest."""
-    limit, newest = oldest(settings, now), max((row["audited_at"] for row in rows), default=None)
-    return lambda row: row["audited_at"] >= limit or row["audited_at"] == newest
+def _find_audits(_settings: Settings, rows: list[Row], _now: datetime) -> Callable[[Row], bool]:
+    """Needed is the newest."""
+    newest = max((row["audited_at"] for row in rows), default=None)
+    return lambda row: row["audited_at"] == newest
 
 
-_KEEPERS: dict[Table, Callable[[Settings, list[Row], datetime], Callable[[Row], bool]]] = {
-    QUALITY_RESULTS: _keep_verdicts,
-    RELEASES: _keep_releases,
-    AUDITS: _keep_audits,
+# Of each table the column that says how old a row is, and who says which rows stay however old they are.
+_EXPIRING: dict[Table, tuple[str, Callable[[Settings, list[Row], datetime], Callable[[Row], bool]]]] = {
+    QUALITY_RESULTS: ("_judged_at", _find_verdicts),
+    RELEASES: ("released_at", _find_releases),
+    AUDITS: ("audited_at", _find_audits),
 }

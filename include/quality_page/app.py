@@ -141,7 +141,9 @@ def data_docs(request: Request, path: str) -> Response:
     except (OSError, ValueError):  # a name too long, a null character
         is_there = False
     if not is_there:
-        return _page(request, "gone.html", _open(), status_code=404, days=_settings().release_days + MARGIN_DAYS)
+        answer = _page(request, "gone.html", _open(), days=_settings().release_days + MARGIN_DAYS)
+        answer.status_code = 404
+        return answer
     if file.suffix != ".html":
         return FileResponse(file)
     style = f'<link rel="stylesheet" href="{_base(request)}/static/data_docs.css"></head>'
@@ -175,7 +177,7 @@ def _base(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
-def _page(request: Request, template: str, warehouse: Warehouse | None, status_code: int = 200, **words: Any) -> Response:
+def _page(request: Request, template: str, warehouse: Warehouse | None, **words: Any) -> Response:
     base = _base(request)
     text = _templates.get_template(template).render(
         base=base,
@@ -185,4 +187,4 @@ def _page(request: Request, template: str, warehouse: Warehouse | None, status_c
         problems=warehouse.problems if warehouse else [],
         **words,
     )
-    return HTMLResponse(text, status_code)
+    return HTMLResponse(text)

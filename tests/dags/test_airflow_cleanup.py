@@ -32,7 +32,7 @@ with create_session() as session:
         at = now - timedelta(days=days)
         run = DagRun(dag_id=dag_id, run_id=f"{dag_id}.{days}", run_type=kind, state=state, start_date=at, logical_date=at, run_after=at)
         session.add(run)
-    for day in range(90):
+    for day in reversed(range(90)):
         add("medallion", day, DagRunState.SUCCESS)
     add("bronze_ingestion", 85, DagRunState.FAILED)
     add("bronze_ingestion", 80, DagRunState.FAILED)

