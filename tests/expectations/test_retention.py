@@ -11,14 +11,16 @@ from deltalake import DeltaTable
 
 from include.account import close_account
 from include.reader import QueryError, ReleaseReader, open_release
-from spark_jobs import control, kept, leases, retention, run
+from spark_jobs import control, decisions, kept, leases, releases, retention, run, upkeep
 from spark_jobs.errors import LeaseHeld, LedgerError, SettingsError
 from spark_jobs.releases import newest_release
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.spared import spared
-from spark_jobs.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, RELEASES, SILVER_TRANSACTIONS, ensure_tables
-from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
-from tests.expectations.warehouse import good_rows, write
+from spark_jobs.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, GOLD, RELEASES, SILVER_TRANSACTIONS, ensure_tables
+from spark_jobs.verdicts import newest_verdicts
+from tests.aging import age
+from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, pass_gates, publish, released_on
+from tests.expectations.warehouse import good_rows, run_of, write
 
 Copy = Callable[[], Settings]
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -81,6 +83,30 @@ def test_a_reader_of_the_newest_release_keeps_it_for_all_its_days_once_there_is_
     moment = timedelta(microseconds=1)
     assert is_there(ended + moment) == is_there(ended + timedelta(days=1)) == (False, True)  # who opened it just before reads on
     assert is_there(ended + timedelta(days=1) + moment) == (False, False)
+
+
+def test_what_a_person_releases_days_after_its_gate_closed_is_there(copy_home: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet period: files are joined after the gates, and eight days later upkeep removes those that were joined."""
+    settings = copy_home()
+    publish(settings)
+    for batch in (3, 4, 5):
+        one_more(settings, batch)
+    gold_follows(settings, 5)
+    write(settings, {"control.batches": [run_of("gold", table.name, 3, 5) for table in GOLD]})
+    pass_gates(settings, last_batch=5, closed="gold")
+    judged = {name: int(row["version"]) for name, row in newest_verdicts(settings).items()}
+    for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS):
+        assert DeltaTable(str(table.path(settings))).optimize.compact()["numFilesRemoved"]
+    monkeypatch.setattr(upkeep, "plan", lambda *_: [])  # joining by Spark is not what this is about
+    for table in EVERY_TABLE:
+        age(settings, table, days=10)
+        upkeep.tend(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
+
+    decisions.decide(settings, "release anyway", "Ada", "the numbers are right")
+    assert releases.publish(settings) == 2
+    assert newest_release(settings).versions == judged
+    found = everything(open_release(settings))
+    assert (len(found["bronze.transactions"]), len(found["silver.transactions"])) == (9, 7)
 
 
 def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:

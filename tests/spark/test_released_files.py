@@ -8,13 +8,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from include.reader import ReleaseReader, open_release
-from spark_jobs import control, decisions, kept, maintenance, releases, tables, written
+from spark_jobs import control, kept, maintenance, releases, tables, upkeep, written
 from spark_jobs.settings import Settings, read_settings
 from spark_jobs.tables import DAILY_TOTALS, LAYERS, SILVER_TRANSACTIONS
 from spark_jobs.upkeep import Report
-from spark_jobs.verdicts import newest_verdicts
 from tests.aging import age, data_files, follow
-from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, pass_gates, publish, released_on
+from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
 from tests.expectations.warehouse import good_rows, run_of, write
 
 pytestmark = pytest.mark.spark
@@ -31,10 +30,10 @@ def tend(spark: SparkSession, settings: Settings) -> dict[str, Report]:
 
 
 def gold_took_all(settings: Settings) -> None:
-    head = DeltaTable(str(SILVER_TRANSACTIONS.path(settings))).version()
-    follow(settings, head)
+    heads = {silver: DeltaTable(str(silver.path(settings))).version() for silver in tables.FOLLOWERS}
+    follow(settings, heads[SILVER_TRANSACTIONS])
     for silver, gold in ((tables.SILVER_CUSTOMERS, tables.ENRICHED_TRANSACTIONS), (tables.SILVER_ACCOUNTS, tables.DISTRICT_MINUTES)):
-        follow(settings, 9, f"gold {silver.name}", gold)
+        follow(settings, heads[silver], f"gold {silver.name}", gold)
 
 
 def rows(settings: Settings) -> int:
@@ -43,8 +42,8 @@ def rows(settings: Settings) -> int:
     )
 
 
-def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path) -> None:
-    """Release 1 has expired and is kept; release 2 is the newest, though it is older than files stay; batch 4 waits for one."""
+def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Release 1 expires in between and is kept; release 2 is the newest, though it is older than files stay; batch 4 waits for one."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
     write(settings, good_rows())
     tables.ensure_tables(settings, tables.EVERY)
@@ -73,6 +72,7 @@ def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path) -> None:
         age(settings, table, days=40)
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     before = data_files(settings, DAILY_TOTALS)
+    monkeypatch.setattr(upkeep, "utc_now", lambda: datetime.now(UTC) + timedelta(days=9))  # since release 2
     reports = tend(spark, settings)
     assert reports["silver.transactions"].waits == (
         f"no file is removed before gold has taken version {released['silver.transactions'] + 2}, "
@@ -86,33 +86,3 @@ def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path) -> None:
 
     DeltaTable(str(SILVER_TRANSACTIONS.path(settings))).restore(released["silver.transactions"])  # as a roll-back does
     assert rows(settings) == 5
-
-
-def test_what_a_person_releases_days_later_is_there(spark: SparkSession, tmp_path: Path) -> None:
-    """A gate is closed in a quiet period, which upkeep uses to join files and to remove what it joined eight days later."""
-    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
-    write(settings, good_rows())
-    tables.ensure_tables(settings, tables.EVERY)
-    publish(settings)
-    for batch in (3, 4, 5):
-        one_more(settings, batch)
-    gold_follows(settings, 5)
-    write(settings, {"control.batches": [run_of("gold", table.name, 3, 5) for table in tables.GOLD]})
-    gold_took_all(settings)
-    pass_gates(settings, last_batch=5, closed="gold")
-    judged = {name: int(row["version"]) for name, row in newest_verdicts(settings).items()}
-    joined = {name for name, report in tend(spark, settings).items() if report.joined}
-    assert joined == {"bronze.transactions", "silver.transactions"}
-    for table in EVERY_TABLE:
-        age(settings, table, days=10)
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    tend(spark, settings)
-
-    decisions.decide(settings, "release anyway", "Ada", "the numbers are right")
-    assert releases.publish(settings) == 2
-    assert releases.find_release(settings, 2).versions == judged
-    found = everything(open_release(settings))
-    assert {name: len(rows) for name, rows in found.items()} == {
-        name: control.count(DeltaTable(str(table.path(settings)))) for name, table in tables.BY_NAME.items()
-    }
-    assert (len(found["bronze.transactions"]), len(found["silver.transactions"])) == (9, 7)
