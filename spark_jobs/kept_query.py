@@ -31,6 +31,7 @@ class KeptQuery(ABC):
         self._query: StreamingQuery | None = None
         self._opening: Future[StreamingQuery] | None = None
         self._has_ended = False  # seen by `look`, with its error
+        self._refused: LedgerError | None = None  # why its last batch was, in our words: Spark wraps them in its own
         self._is_held = self._is_changing = False  # no batch begins any more; none but in a query with other options
         self._is_waiting = self._is_stopping = False  # a batch that must not begin waits for its query to be stopped; it is being stopped
         self._failures, self._next_try = 0, 0.0
@@ -68,14 +69,15 @@ class KeptQuery(ABC):
         elif self._query is None:
             if time.time() >= self._next_try and not self._is_held and not self.is_done:
                 self._is_waiting = self._is_stopping = False
+                self._refused = None
                 self._opening = pool.submit(self._open)
         else:
             is_active = self._query.isActive  # asked before its progress, so that the last batch is not missed
             self._follow(self._query)
             if not is_active and not self._available_now:
-                self._ended(self._query.exception() or LedgerError("its query was stopped"))
+                self._ended(self._refused or self._query.exception() or LedgerError("its query was stopped"))
             elif not is_active:
-                self.error, self._has_ended = self.error or self._query.exception(), True
+                self.error, self._has_ended = self.error or self._refused or self._query.exception(), True
             elif self._is_changing and self.is_idle:
                 self.stop()
                 self._query, self._is_changing = None, False
@@ -125,6 +127,7 @@ class KeptQuery(ABC):
                 take(rows, number)
             except Exception as error:
                 if not self._is_stopping:
+                    self._refused = error if isinstance(error, LedgerError) else None
                     raise
                 if not self._is_waiting:
                     log.warning("%s: batch %d is cut short, and repeated at the next start: %s", self.name, number, first_line(error))
