@@ -16,7 +16,7 @@ from tests.spark.orders.world import World
 pytestmark = pytest.mark.spark
 
 SHORT, LENGTH = 3, 14  # commands of a random order, about
-QUICK = (1, 2)
+QUICK = (4, 6)
 SOAK = 40
 _ASKED = os.environ.get("LEDGER_TEST_SEEDS", str(SOAK))  # how many, or which
 SEEDS = [int(seed) for seed in _ASKED.split(",")] if "," in _ASKED else range(int(_ASKED))
@@ -45,10 +45,6 @@ FROM_NOTHING = {
     "rules relaxed between a death of silver and its repetition": [
         *("produce transactions", "bronze", "silver ! after silver.transactions", "rules new", "silver", "check silver"),
     ],
-    "rules relaxed after the index of ids was written": [
-        *("produce transactions", "bronze", "silver ! after silver.transaction_ids", "rules new", "silver"),
-        *("produce transactions", "produce transactions", "bronze", "silver", "check silver"),
-    ],
 }
 LONG_FROM_JUDGED = {
     "a step of a backfill that another process ends counts as one without changes": [
@@ -57,6 +53,10 @@ LONG_FROM_JUDGED = {
     ],
 }
 LONG_FROM_NOTHING = {
+    "rules relaxed after the index of ids was written": [
+        *("produce transactions", "bronze", "silver ! after silver.transaction_ids", "rules new", "silver"),
+        *("produce transactions", "produce transactions", "bronze", "silver", "check silver"),
+    ],
     "the first run of gold dies before its last tables": [
         *("produce transactions", "bronze", "silver", "gold ! before gold.debit_share"),
         *("produce transactions", "bronze", "silver", "gold", "check gold"),

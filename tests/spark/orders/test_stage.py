@@ -51,13 +51,15 @@ def test_a_job_dies_at_a_point_by_name_or_number_and_leaves_its_lease(on_stage: 
 def test_who_waits_for_a_lease_gives_the_turn_away(on_stage: Stage, settings: Settings) -> None:
     told: list[str] = []
     first = actor(settings, "a", "b", "c", told=told, yields_at="holding b")
-    second = actor(settings, "d", "a", told=told)
+    second = actor(settings, "aa", "b", told=told)
     on_stage.play(first, second)
     assert (first.error, second.error) == (None, None)
-    assert told == ["a", "d", "b", "c", "a"]
+    assert told == ["a", "aa", "b", "c", "b"]
 
 
-def test_two_jobs_that_wait_for_each_other_are_found(on_stage: Stage, settings: Settings) -> None:
+def test_two_jobs_that_wait_for_each_other_are_found(on_stage: Stage, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever refuses leases out of their order says nothing."""
+    monkeypatch.setattr(leases, "_refuse_out_of_order", lambda *_: None, raising=False)
     first = actor(settings, "a", "b", told=[], yields_at="holding a")
     second = actor(settings, "b", "a", told=[])
     on_stage.play(first, second)
