@@ -32,7 +32,7 @@ FROM_JUDGED = {
         *("silver @ holding silver.transactions_quarantine & decide roll-back", "silver", "check silver"),
     ],
     "gold released beside the silver of another moment": [
-        *("release", "produce customers", "bronze", "silver", "gate bronze", "gate silver", "gold", "release"),
+        *("release", "produce customers", "bronze", "silver", "gate bronze", "gate silver", "gold", "release ?"),
     ],
     "a restored warehouse beside the checkpoints of today": [
         *("copy", "produce transactions", "bronze", "silver", "restore", "bronze", "silver", "check silver"),
@@ -89,18 +89,20 @@ def test_a_long_order_from_the_start(make_world: MakeWorld, what: str) -> None:
 @pytest.mark.parametrize("seed", QUICK)
 def test_a_random_order_after_the_gates(make_world: MakeWorld, judged: World, seed: int) -> None:
     """A short one."""
-    order = random_order(random.Random(seed), SHORT, is_new=False)
-    make_world(seed, judged).play(*order, "rest", "check")
+    world = make_world(seed, judged)
+    world.play(*random_order(random.Random(seed), SHORT, is_new=False), may_refuse=True)
+    world.play("rest", "check")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_a_seed(make_world: MakeWorld, seed: int) -> None:
     world = make_world(seed)
-    world.play(*random_order(random.Random(seed), LENGTH), "rest", "check", "audit")
+    world.play(*random_order(random.Random(seed), LENGTH), may_refuse=True)
+    world.play("rest", "check", "audit")
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not GIVEN, reason="no LEDGER_TEST_ORDER is set")
 def test_the_order_that_is_given(make_world: MakeWorld) -> None:
-    make_world(0).play(*GIVEN)
+    make_world(0).play(*GIVEN, may_refuse=True)
