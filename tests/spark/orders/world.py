@@ -266,13 +266,14 @@ class World:
         jvm: Any = self.spark._jvm
         jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
-    def _rest(self) -> None:
-        """Take in and release all there is, without a death; a gate that closes is overruled."""
+    def _rest(self, upto: str = "release") -> None:
+        """Take in and release all there is, or only bring silver up to it, without a death; a gate that closes is overruled."""
         self._finish("bronze")
         for topic in SILVER_TOPICS:
             if redrive_plan.is_halfway(self.settings, topic):
                 self._finish(next(line for line in reversed(self.unfinished) if line.startswith("redrive")))
-        for line in ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release"):
+        lines = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
+        for line in lines[: lines.index(upto) + 1]:
             self._finish(line)
 
     def _finish(self, line: str) -> None:
