@@ -13,9 +13,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
-from include.stack.processes import log_writer_command
 from spark_jobs.private import UMASK
-from spark_jobs.service import control, heartbeat
+from spark_jobs.service import control, heartbeat, log_writer
 from spark_jobs.service.heartbeat import ENDED, RUNNING, Heartbeat
 from spark_jobs.service.services import Service
 from spark_jobs.settings import ROOT, Settings
@@ -30,7 +29,7 @@ _PAUSES = (0, 2, 5, 10, 20, 40, 80, 160, 300)  # seconds before the next start, 
 _TAIL_BYTES = 16 * 1024
 # The shell stays to write down how the application ended; `--fork` puts it below process 1 at once, and who writes the log too, which
 # must not be stopped before the application. Like the log of a part of the stack, it is of bounded size.
-_LOGGED = f'</dev/null > >(exec setsid --fork env -i {shlex.join(log_writer_command())} "$1.log" >&3 2>/dev/null) 2>&1 3>&-'
+_LOGGED = f'</dev/null > >(exec setsid --fork env -i {shlex.join(log_writer.command())} "$1.log" >&3 2>/dev/null) 2>&1 3>&-'
 _DETACHED = ("setsid", "--fork", "bash", "-c", f'exec 3>>"$1.log"; "${{@:2}}" {_LOGGED}; echo $? >"$1.exit"')
 
 

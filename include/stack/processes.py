@@ -6,7 +6,6 @@ runs is known without pid files: also after a kill -9 of whoever started it, and
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +15,11 @@ from pathlib import Path
 import psutil
 
 from spark_jobs.errors import LedgerError
+from spark_jobs.service import log_writer
 
 HOME_MARK = "LEDGER_STACK"
 PART_MARK = "LEDGER_STACK_PART"
 POLL_SECONDS = 0.2
-_LOG_WRITER = Path(__file__).with_name("log_writer.py")
 _LAST_LINES_SECONDS = 2.0
 
 
@@ -50,7 +49,7 @@ def start(
         log.replace(log.with_suffix(".log.1"))
     # Without a mark: it is stopped by nobody, and ends with the last process that writes into its pipe.
     with open(log, "ab") as file:
-        command_of_writer, nothing = [*log_writer_command(), str(log)], subprocess.DEVNULL
+        command_of_writer, nothing = [*log_writer.command(), str(log)], subprocess.DEVNULL
         writer = subprocess.Popen(
             command_of_writer, env={}, cwd="/", stdin=subprocess.PIPE, stdout=file, stderr=nothing, start_new_session=True
         )
@@ -74,11 +73,6 @@ def start(
     while alive(running.process) and PART_MARK not in environment_of(running.process) and time.monotonic() < deadline:
         time.sleep(0.001)
     return running
-
-
-def log_writer_command() -> list[str]:
-    """The command, before the file's name, of the process that writes what it is sent into a log file of bounded size."""
-    return [sys.executable, "-ISE", str(_LOG_WRITER)]
 
 
 def alive(process: psutil.Process) -> bool:

@@ -111,12 +111,14 @@ class RecordBatch:
         """Reads the next bytes of the decoded records, at most so many; none at the end."""
         codec = self.attributes & _COMPRESSION
         if codec == _NONE:
-            return pa.BufferReader(pa.py_buffer(self.payload)).read
+            plain: Read = pa.BufferReader(pa.py_buffer(self.payload)).read
+            return plain
         if codec == _SNAPPY:
             return partial(_next_of, _unpack_snappy(self.payload), bytearray())
         if codec not in _CODECS:
             raise ValueError(f"offset {self.first_offset}: compression {codec} is unknown")
-        return pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(self.payload)), _CODECS[codec]).read
+        decoded: Read = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(self.payload)), _CODECS[codec]).read
+        return decoded
 
 
 def split(answer: memoryview) -> Iterator[RecordBatch]:

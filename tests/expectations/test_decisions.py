@@ -198,7 +198,7 @@ def test_a_roll_back_waits_for_a_backfill_that_is_about_to_release(copy_home: Co
     finally:
         leases.log.removeHandler(waits)
     assert [job.is_alive() for job in jobs] == [False, False]
-    assert (rollback.is_done(settings), control.generation(settings)) == (True, 2)
+    assert (control.is_rolled_back(settings), control.generation(settings)) == (True, 2)
 
 
 def test_before_the_first_release_a_roll_back_empties_silver_and_gold(copy_home: Copy) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from include.stack import processes
-from include.stack.log_writer import MOST_BYTES, copy
 from include.stack.processes import find_all, start, stop
+from spark_jobs.service import log_writer
+from spark_jobs.service.log_writer import MOST_BYTES, copy
 
 LINES = "for number in range({count}): print('x' * 90, number)"
 
@@ -62,7 +62,7 @@ def test_a_part_does_not_wait_for_a_log_that_cannot_be_written(tmp_path: Path) -
     part = subprocess.Popen([sys.executable, "-c", LINES.format(count=20_000)], stdout=subprocess.PIPE)
     assert part.stdout is not None
     with part.stdout as output, log.open("wb") as file:
-        writer = subprocess.Popen([*processes.log_writer_command(), str(log)], stdin=output, stdout=file)
+        writer = subprocess.Popen([*log_writer.command(), str(log)], stdin=output, stdout=file)
     assert part.wait(60) == 0
     assert writer.wait(60) == 0
     assert Path("/dev/full").is_char_device()
@@ -87,7 +87,7 @@ def test_a_writer_whose_file_another_one_has_taken_leaves_it_alone(tmp_path: Pat
     """A child of the part before still writes, when the part was started again."""
     log = tmp_path / "a.log"
     source, target = os.pipe()
-    code = f"from include.stack.log_writer import copy; copy(0, 1, {str(log)!r}, 50)"
+    code = f"from spark_jobs.service.log_writer import copy; copy(0, 1, {str(log)!r}, 50)"
     with log.open("ab") as file:
         writer = subprocess.Popen([sys.executable, "-c", code], stdin=source, stdout=file)
     os.close(source)

@@ -12,6 +12,11 @@ MOST_BYTES = 10 * 2**20
 _READ = 2**16
 
 
+def command() -> list[str]:
+    """The command, before the file's name, of the process that writes what it is sent into a log file of bounded size."""
+    return [sys.executable, "-ISE", os.path.abspath(__file__)]
+
+
 def copy(source: int, target: int, path: str, most: int = MOST_BYTES) -> None:
     """Write all that comes from `source` to `target`, the open file at a path; it and the one before stay below `most` bytes and a line.
 
