@@ -25,7 +25,7 @@ def copy(source: int, target: int, path: str, most: int = MOST_BYTES) -> None:
     size = os.fstat(target).st_size
     while chunk := os.read(source, _READ):
         try:
-            if size + len(chunk) > most:
+            if size + len(chunk) > most and b"\n" in chunk:  # else a read has ended within a line
                 head, end, tail = chunk.partition(b"\n")
                 _write(target, head + end)
                 target, size, chunk = _next(target, path), 0, tail

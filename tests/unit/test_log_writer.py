@@ -1,8 +1,10 @@
 """The log of a part of the stack: of bounded size while the part runs, no line lost, and nobody waits for it."""
 
 import os
+import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,21 @@ def test_a_writer_whose_file_another_one_has_taken_leaves_it_alone(tmp_path: Pat
     if not is_gone:
         assert log.read_text() == "another\n"
     assert (tmp_path / "a.log.1").stat().st_size < 2**16
+
+
+def test_a_line_that_comes_in_pieces_is_in_one_file(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"x" * 98 + b"\n")
+    source, sink = os.pipe()
+    with open(log, "ab", buffering=0) as file:
+        writer = threading.Thread(target=copy, args=(source, os.dup(file.fileno()), str(log), 100))
+        writer.start()
+        for piece in (b"one ", b"line\n", b"next\n"):
+            os.write(sink, piece)
+            while select.select([source], [], [], 0)[0]:
+                pass
+        os.close(sink)
+        writer.join(10)
+    os.close(source)
+    assert (tmp_path / "a.log.1").read_bytes() == b"x" * 98 + b"\none line\n"
+    assert log.read_bytes() == b"next\n"
