@@ -12,7 +12,7 @@ from include.quality_page.charts import draw
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
 from include.reader.__main__ import main as sql
-from spark_jobs import gates, run, tables
+from spark_jobs import backfill, gates, run, tables
 from spark_jobs.audit.compare import compare
 from spark_jobs.settings import Settings, read_settings
 from tests.spark import lake
@@ -61,6 +61,7 @@ def job(spark: SparkSession, made: Settings, monkeypatch: pytest.MonkeyPatch) ->
     """A command of the pipeline in this session; returns its exit code."""
     monkeypatch.setattr(run, "read_settings", lambda: made)
     monkeypatch.setattr(run, "start_session", lambda *_: spark)
+    monkeypatch.setattr(backfill, "_PAUSE_SECONDS", 0)
     return lambda *words: run.main(words)
 
 
@@ -76,6 +77,7 @@ def test_every_job_takes_them(made: Settings, job: Job) -> None:
     assert job("release") == 0
     assert job("maintenance") == 0
     assert job("audit") == 0
+    assert job("redrive", "--rule", "birth_date_valid") == 0
 
 
 def test_every_reader_takes_them(
@@ -83,7 +85,7 @@ def test_every_reader_takes_them(
 ) -> None:
     assert job("release", "--keep", "1") == 0
     for name in ("silver.customers", "bronze.customers"):
-        assert job("export", "--table", name, "--to", str(tmp_path / "exported")) == 0
+        assert job("export", "--table", name, "--to", (tmp_path / name).as_uri()) == 0
     capsys.readouterr()
     assert job("explain", "--table", "gold.daily_totals", "--where", "transactions = 1") == 0
     assert "window_end 2262-01-01 00:00:00" in capsys.readouterr().out
@@ -102,6 +104,12 @@ def test_every_reader_takes_them(
     assert draw(measure(warehouse))
     assert warehouse.select(tables.SILVER_CUSTOMERS, "select * from t")
     assert not warehouse.problems
+
+
+def test_what_lies_beside_them_is_rebuilt(made: Settings, job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert job("backfill", "--start", "2000-01-01", "--end", "2262-01-01") == 0, caplog.text
+    assert job("audit") == 0
 
 
 def test_an_audit_names_such_a_row(made: Settings, spark: SparkSession) -> None:
