@@ -51,8 +51,13 @@ def refuse_newer(settings: Settings) -> int:
 
 
 def bring_up(settings: Settings, tables: Iterable[Table]) -> None:
-    """`ensure_tables` for those of the tables that exist. The caller holds no lease."""
-    ensure_tables(settings, [table for table in tables if deltalake.DeltaTable.is_deltatable(str(table.path(settings)))])
+    """`ensure_tables` for those of the tables that exist, all that are declared, where the warehouse is older than this code.
+
+    The caller holds no lease. Opens no table where the schema version is that of this code.
+    """
+    if refuse_newer(settings) < SCHEMA_VERSION:
+        ensure_tables(settings, [table for table in tables if deltalake.DeltaTable.is_deltatable(str(table.path(settings)))])
+        write_whole(version_file(settings), f"{SCHEMA_VERSION}\n")
 
 
 def ensure_tables(settings: Settings, tables: Iterable[Table], *, is_held: bool = False) -> None:
@@ -62,13 +67,11 @@ def ensure_tables(settings: Settings, tables: Iterable[Table], *, is_held: bool 
     the warehouse is newer than this code, or some table cannot be brought up by additions.
     """
     tables = list(tables)
-    version = refuse_newer(settings)
+    refuse_newer(settings)
     existing = [table for table in tables if deltalake.DeltaTable.is_deltatable(str(table.path(settings)))]
     found = {table: deltalake.DeltaTable(str(table.path(settings))) for table in existing}
     if differences := [each for table, delta in found.items() for each in _differences(table, delta)]:
         raise LedgerError(f"found tables in {settings.warehouse} that this code cannot write: {'; '.join(differences)}: {_TO_DO}")
-    if tables and version < SCHEMA_VERSION:
-        write_whole(version_file(settings), f"{SCHEMA_VERSION}\n")
     for table in tables:
         if table not in found:
             _create(settings, table)
