@@ -37,14 +37,14 @@ def compressed(codec: str, raw: bytes) -> bytes:
     if codec == "none":
         return raw
     if codec == "snappy":
-        return pa.Codec("snappy").compress(raw).to_pybytes()
+        return bytes(pa.Codec("snappy").compress(raw))
     if codec == "snappy in frames":
         blocks = [pa.Codec("snappy").compress(raw[at : at + 1000]).to_pybytes() for at in range(0, len(raw), 1000)]
         return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, codec) as stream:
         stream.write(raw)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def batch(codec: str, *contents: Content, first: int = 100, attributes: int = 0) -> bytes:
