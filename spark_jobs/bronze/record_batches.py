@@ -110,15 +110,13 @@ class RecordBatch:
     def _decoder(self) -> Read:
         """Reads the next bytes of the decoded records, at most so many; none at the end."""
         codec = self.attributes & _COMPRESSION
-        if codec == _NONE:
-            plain: Read = pa.BufferReader(pa.py_buffer(self.payload)).read
-            return plain
         if codec == _SNAPPY:
             return partial(_next_of, _unpack_snappy(self.payload), bytearray())
-        if codec not in _CODECS:
+        if codec != _NONE and codec not in _CODECS:
             raise ValueError(f"offset {self.first_offset}: compression {codec} is unknown")
-        decoded: Read = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(self.payload)), _CODECS[codec]).read
-        return decoded
+        payload = pa.BufferReader(pa.py_buffer(self.payload))
+        read: Read = payload.read if codec == _NONE else pa.CompressedInputStream(payload, _CODECS[codec]).read
+        return read
 
 
 def split(answer: memoryview) -> Iterator[RecordBatch]:
