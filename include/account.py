@@ -6,11 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from spark_jobs import control, kept
-from spark_jobs.bronze import incarnations, losses
-from spark_jobs.releases import Release
-from spark_jobs.settings import Settings
-from spark_jobs.tables import (
+from spark_jobs import control
+from spark_jobs.bronze import gaps, incarnations
+from spark_jobs.control.verdicts import newest_verdicts
+from spark_jobs.lake.tables import (
     BATCHES,
     BRONZE_ACCOUNTS,
     BRONZE_CUSTOMERS,
@@ -24,7 +23,9 @@ from spark_jobs.tables import (
     TRANSACTIONS_QUARANTINE,
     Table,
 )
-from spark_jobs.verdicts import newest_verdicts
+from spark_jobs.releases import archive
+from spark_jobs.releases.releases import Release
+from spark_jobs.runtime.settings import Settings
 
 COORDINATES = ["_topic", "_partition", "_offset"]
 # Queries answer with string views, which pyarrow can neither filter nor join.
@@ -119,7 +120,7 @@ def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[in
     per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"
     rows = control.query(DeltaTable(path), per_partition).to_pylist()
     found = {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == label}
-    for hole in sorted(losses.recorded(settings, table, label), key=lambda hole: int(hole["first_offset"])):
+    for hole in sorted(gaps.recorded(settings, table, label), key=lambda hole: int(hole["first_offset"])):
         records, behind = found.get(hole["_partition"], (0, 0))
         if hole["first_offset"] <= behind:
             found[hole["_partition"]] = records, max(behind, hole["last_offset"] + 1)
@@ -142,7 +143,7 @@ def _dimension_differences(settings: Settings, release: Release) -> list[str]:
 
 
 def _open(settings: Settings, table: Table, release: Release) -> DeltaTable:
-    return kept.open_table(settings, release, table.name)
+    return archive.open_table(settings, release, table.name)
 
 
 def _coordinates(table: DeltaTable, last_batch: int | None = None) -> pa.Table:

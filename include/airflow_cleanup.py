@@ -13,9 +13,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spark_jobs.errors import LedgerError
-from spark_jobs.lifetimes import LEAST_LOG_DAYS, MARGIN_DAYS
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake.retention import LEAST_LOG_DAYS, MARGIN_DAYS
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger("ledger")
 

@@ -20,11 +20,11 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import up
 from include.stack.processes import mark
-from spark_jobs.errors import GateClosed, LedgerError
-from spark_jobs.private import keep_files_private
-from spark_jobs.releases import Release, newest_release
-from spark_jobs.settings import ROOT, Settings
-from spark_jobs.tables import BRONZE
+from spark_jobs.lake.tables import BRONZE
+from spark_jobs.releases.releases import Release, newest_release
+from spark_jobs.runtime.errors import GateClosed, LedgerError
+from spark_jobs.runtime.private import keep_files_private
+from spark_jobs.runtime.settings import ROOT, Settings
 
 DATA = ROOT.parent / "shared/data"
 GENERATED_TRANSACTIONS = 100_000

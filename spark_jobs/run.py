@@ -15,32 +15,19 @@ from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from spark_jobs import (
-    arguments,
-    backfills,
-    decisions,
-    gates,
-    kept,
-    leases,
-    private,
-    rehearsal,
-    releases,
-    retention,
-    rollback,
-    schema,
-    tables,
-    times,
-    written,
-)
-from spark_jobs.bronze.commands import run_accept, run_bronze, run_import, run_ingestion, run_replay
-from spark_jobs.errors import LedgerError, first_line
-from spark_jobs.masking import MaskingFormatter
-from spark_jobs.service import control
+from spark_jobs.commands import arguments
+from spark_jobs.commands.ingestion import run_accept, run_bronze, run_import, run_ingestion, run_replay
+from spark_jobs.commands.live import run_live, run_savepoint, run_state, run_upgrade
+from spark_jobs.control import backfills, rule_sets, scope
+from spark_jobs.lake import leases, schema, tables
+from spark_jobs.releases import archive, decisions, gates, rehearsal, releases, retention, rollback
+from spark_jobs.runtime import private, times
+from spark_jobs.runtime.errors import LedgerError, first_line
+from spark_jobs.runtime.masking import MaskingFormatter
+from spark_jobs.runtime.session import s3_conf, start_session
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.service import desired_state
 from spark_jobs.service.services import LIVE
-from spark_jobs.session import s3_conf, start_session
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import rule_sets
-from spark_jobs.streaming.commands import run_live, run_savepoint, run_state, run_upgrade
 
 log = logging.getLogger("ledger")
 
@@ -76,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def run_live_control(settings: Settings, options: argparse.Namespace) -> None:
     """Stop or restart the application of the live queries gracefully, or say how it does. Starts no JVM."""
-    control.run(settings, LIVE, options.action, options.who, options.why, options.wait)
+    desired_state.run(settings, LIVE, options.action, options.who, options.why, options.wait)
 
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
@@ -86,11 +73,12 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
         tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER_OWNED, *tables.CONTROL))
         retention.bring_up_to_date(settings, tables.SILVER_OWNED)
         rule_sets.register(settings, (table.topic for table in tables.BRONZE))
-        unread = written.unread_bronze(settings)
+        unread = scope.unread_bronze(settings)
         if not unread:
             log.info("silver: nothing to do, bronze has no batch that silver lacks")
             return
-        from spark_jobs.silver import job, redrive_plan
+        from spark_jobs.reprocessing import redrive_plan
+        from spark_jobs.silver import job
 
         redrive_plan.refuse_halfway(settings)
         job.run(start_session(settings, "ledger silver"), settings, options.run_id, unread)
@@ -98,7 +86,8 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
-    from spark_jobs.silver import corrections, redrive, redrive_plan
+    from spark_jobs.control import corrections
+    from spark_jobs.reprocessing import redrive, redrive_plan
 
     given = corrections.read_file(options.corrections) if options.corrections else []  # refused before any lease is waited for
     with _holding(settings, options, tables.SILVER_OWNED):
@@ -114,8 +103,7 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
     start, end = times.parse_range(options.start, options.end)
     rollback.finish(settings)
     with leases.hold_names(settings, ["backfill"], owner="backfill"):
-        from spark_jobs import backfill, dry_run
-        from spark_jobs.silver import redrive_plan
+        from spark_jobs.reprocessing import backfill, dry_run, redrive_plan
 
         order = backfill.Order(start, end, tuple(dict.fromkeys(options.tables)), options.step_rows, options.publish)
         if options.dry_run:
@@ -134,7 +122,7 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     with _holding(settings, options, (*tables.SILVER, *tables.GOLD)):
         gates.refuse_if_closed(settings, "bronze", "silver", "gold")
         from spark_jobs.gold import job
-        from spark_jobs.silver import redrive_plan
+        from spark_jobs.reprocessing import redrive_plan
 
         tables.ensure_tables(settings, (*tables.SILVER_OWNED, *tables.GOLD, *tables.CONTROL))
         redrive_plan.refuse_halfway(settings)
@@ -145,7 +133,7 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 def run_audit(settings: Settings, options: argparse.Namespace) -> None:
     """Silver and gold computed once more from bronze, by separate code, and compared row by row. Writes nothing but its result."""
     from spark_jobs.audit import job, snapshot
-    from spark_jobs.silver import redrive_plan
+    from spark_jobs.reprocessing import redrive_plan
 
     if options.as_of is not None:
         audited = snapshot.of_release(settings, options.as_of)
@@ -163,7 +151,7 @@ def run_maintenance(settings: Settings, options: argparse.Namespace) -> None:
     """Join small files, and remove files and commits that nobody needs. Bronze's ingestion is asked to do it while it runs."""
     rollback.finish(settings)
     with leases.hold_names(settings, ["maintenance"], owner="maintenance", wait_seconds=0):
-        from spark_jobs import maintenance
+        from spark_jobs.upkeep import maintenance
 
         chosen = [table for table in tables.EVERY if table.name in options.tables]
         maintenance.run(settings, chosen, lambda: start_session(settings, "ledger maintenance"), options.run_id, options.wait)
@@ -184,7 +172,7 @@ def run_release(settings: Settings, options: argparse.Namespace) -> None:
         rollback.finish(settings)
         releases.publish(settings)
     else:
-        kept.keep(settings, options.keep)
+        archive.keep(settings, options.keep)
 
 
 def run_decide(settings: Settings, options: argparse.Namespace) -> None:
@@ -206,7 +194,7 @@ def _holding(settings: Settings, options: argparse.Namespace, wanted: Collection
 def _finish_backfill(settings: Settings, options: argparse.Namespace) -> None:
     """End a backfill's step that stopped halfway, before anything builds upon it."""
     if backfills.halfway(settings):
-        from spark_jobs import backfill
+        from spark_jobs.reprocessing import backfill
 
         backfill.finish_halfway(settings, options.run_id, lambda: start_session(settings, f"ledger {options.name}"))
 

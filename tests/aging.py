@@ -5,9 +5,9 @@ import re
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from spark_jobs import tables
-from spark_jobs.settings import Settings
-from spark_jobs.tables import GOLD, Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import GOLD, Table
+from spark_jobs.runtime.settings import Settings
 
 TIMES = re.compile(r'"(timestamp|deletionTimestamp|modificationTime)":(\d+)')
 

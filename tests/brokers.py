@@ -6,7 +6,7 @@ from pathlib import Path
 
 from include.stack import kafka
 from include.stack.shutdown import stop_parts
-from spark_jobs.topics import ensure_topics
+from spark_jobs.kafka.topics import ensure_topics
 
 
 @contextmanager

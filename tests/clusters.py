@@ -11,7 +11,7 @@ import psutil
 import pyspark
 
 from include.stack.endpoints import port_is_free
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 from tests.integration.ledger import await_that
 
 SECRET = "drawn-for-a-test-0123456789"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import s3_conf, start_session
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.session import s3_conf, start_session
+from spark_jobs.runtime.settings import read_settings
 
 # Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
 GROUPS = {"spark": "spark", "integration": "stack", "faults": "faults", "expectations": "expectations"}  # folder -> group

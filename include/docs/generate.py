@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from expectations.row_rules import read_rules
-from spark_jobs.schema import SCHEMA_VERSION
-from spark_jobs.settings import ROOT
-from spark_jobs.tables import BRONZE, CONTROL, LAYERS, LIVE, SILVER_INDEXES, Table
+from spark_jobs.lake.schema import SCHEMA_VERSION
+from spark_jobs.lake.tables import BRONZE, CONTROL, LAYERS, LIVE, SILVER_INDEXES, Table
+from spark_jobs.runtime.settings import ROOT
 
 FOLDER = ROOT / "include/docs"
 MADE = "<!-- Made by `make format` (python -m include.docs.generate) from {source}: change that, not this page. -->"
@@ -70,7 +70,7 @@ def tables_page() -> Iterable[str]:
     """Every Delta table with its columns."""
     yield "# Tables"
     yield ""
-    yield MADE.format(source="spark_jobs/tables.py")
+    yield MADE.format(source="spark_jobs/lake/tables.py")
     yield ""
     yield f"The warehouse has a schema version, {SCHEMA_VERSION} at present: the number in the file `$LEDGER_WAREHOUSE/schema_version`,"
     yield "which every change of a table's columns raises. A job refuses a warehouse that has a newer one than it knows (exit code 1)."

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 from requests.adapters import HTTPAdapter
 
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.settings import read_settings
 
 SMTP_CONNECTION = "smtp_default"
 WEBHOOK_SECONDS = 5
@@ -90,7 +90,7 @@ def once_per_release(notifier: BaseNotifier) -> Callback:
     """The same, but silent when it has told of the newest release before. One that could not be sent is sent again."""
 
     def tell(context: Context) -> None:
-        from spark_jobs.releases import latest_release  # not needed to parse a DAG
+        from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
 
         settings = read_settings()
         newest = latest_release(settings)

@@ -2,7 +2,7 @@
 
 from airflow.sdk import Asset
 
-from spark_jobs.tables import LAYERS
+from spark_jobs.lake.tables import LAYERS
 
 
 def layer_assets(layer: str) -> list[Asset]:

@@ -18,10 +18,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from include.orchestration.defaults import BACKFILL_DAG
 from include.orchestration.grants import DAY, Run, grant_rows, leader_of, newest_grants, plan_group
 from include.orchestration.jobs import SparkJob
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import read_settings
-from spark_jobs.tables import REBUILT
-from spark_jobs.times import midnight, parse_time, to_text
+from spark_jobs.lake.tables import REBUILT
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import read_settings
+from spark_jobs.runtime.times import midnight, parse_time, to_text
 
 log = logging.getLogger(__name__)
 
@@ -156,8 +156,9 @@ class FindDays(BaseOperator, SkipMixin):
 
 def decide(run: Run) -> tuple[Run, list[date]]:
     """Who leads for this run's day, and for which days where that is itself. One run decides at a time; the grants are on record."""
-    from spark_jobs import control, leases  # not needed to parse a DAG
-    from spark_jobs.tables import BACKFILL_GRANTS
+    from spark_jobs import control
+    from spark_jobs.lake import leases  # not needed to parse a DAG
+    from spark_jobs.lake.tables import BACKFILL_GRANTS
 
     settings, now = read_settings(), datetime.now(UTC)
     with leases.hold(settings, [BACKFILL_GRANTS], owner=f"{BACKFILL_DAG} {run.run_id}"):
@@ -209,7 +210,7 @@ class Rebuild(SparkJob, SkipMixin):
 
 def tell_release() -> None:
     """Log the release that readers see: `rebuild` has judged and released each of its steps that changed anything."""
-    from spark_jobs.releases import latest_release  # not needed to parse a DAG
+    from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
 
     release = latest_release(read_settings())
     found = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%M:%SZ}" if release else "no release: there is none yet"

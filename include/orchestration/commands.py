@@ -5,8 +5,8 @@ import re
 import sys
 from pathlib import Path
 
-from spark_jobs.errors import AuditDifference, GateClosed, LeaseHeld, SettingsError
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.errors import AuditDifference, GateClosed, LeaseHeld, SettingsError
+from spark_jobs.runtime.settings import ROOT
 
 COMMAND = (sys.executable, "-m", "spark_jobs.run")
 

@@ -15,9 +15,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from include.orchestration.defaults import dag_of_run
 from include.orchestration.gates import FAILURES
-from spark_jobs import one_line
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.verdicts import CHOICES, RELEASE_ANYWAY, ROLL_BACK, WAIT, closed_verdicts
+from spark_jobs.control.verdicts import CHOICES, RELEASE_ANYWAY, ROLL_BACK, WAIT, closed_verdicts
+from spark_jobs.runtime import one_line
+from spark_jobs.runtime.settings import Settings, read_settings
 
 DECISION_DAG = "quality_decision"
 LONGEST_REASON = 1000
@@ -31,7 +31,7 @@ REASON = Param(
 )
 NOTHING_CLOSED = "no gate is closed: nothing to decide"
 
-Verdict = dict[str, Any]  # a row of spark_jobs.verdicts.closed_verdicts
+Verdict = dict[str, Any]  # a row of spark_jobs.control.verdicts.closed_verdicts
 
 
 def open_verdicts(settings: Settings) -> list[Verdict]:
@@ -87,7 +87,7 @@ class DecisionOperator(HITLOperator):
 
     def execute(self, context: Context) -> Any:
         """Ask, with the record as it is now; no template is rendered in what was found."""
-        from spark_jobs.releases import latest_release
+        from spark_jobs.releases.releases import latest_release
 
         settings = read_settings()
         verdicts = open_verdicts(settings)

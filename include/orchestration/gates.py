@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.commands import telling_line
 from include.orchestration.jobs import Job, job_error
-from spark_jobs.errors import GateClosed
+from spark_jobs.runtime.errors import GateClosed
 
 NAMES_SHOWN, FOUND_SHOWN = 20, 100
 FAILURES = "failures"  # the XCom of a closed gate's task: table, expectation, found and expected of each that failed

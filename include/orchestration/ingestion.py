@@ -1,7 +1,7 @@
 """Which applications ingest which topics."""
 
 from include.orchestration.services import INGESTION
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.settings import read_settings
 
 
 def applications() -> dict[str, tuple[str, ...]]:

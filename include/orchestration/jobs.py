@@ -18,9 +18,9 @@ from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment, telling_line
-from spark_jobs.private import UMASK, keep_files_private
-from spark_jobs.session import s3_conf, submit_conf
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs.runtime.private import UMASK, keep_files_private
+from spark_jobs.runtime.session import s3_conf, submit_conf
+from spark_jobs.runtime.settings import ROOT, read_settings
 
 APPLICATION = ROOT / "spark_jobs" / "run.py"
 SPARK_CONNECTION = "spark_default"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.decisions import open_verdicts, waits_for
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.settings import read_settings
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +20,8 @@ def has_new_batches(force: bool) -> bool:
     Raises AirflowFailException, which is not retried, when a gate is closed and nobody has decided to go on: it names the run that
     asks for the decision, or who decided to wait. A JVM need not start to find out.
     """
-    from spark_jobs.gates import closed_line, is_overdue  # neither is needed to parse a DAG
-    from spark_jobs.releases import has_unreleased_batches
+    from spark_jobs.releases.gates import closed_line, is_overdue  # neither is needed to parse a DAG
+    from spark_jobs.releases.releases import has_unreleased_batches
 
     settings = read_settings()
     if verdicts := open_verdicts(settings):
@@ -44,7 +44,7 @@ def refuse_stale_release(now: datetime) -> None:
 
     Too long is LEDGER_RELEASE_STALE_MINUTES. After a quiet night the first new rows are no reason: their release is on its way.
     """
-    from spark_jobs.releases import latest_release, unreleased_since
+    from spark_jobs.releases.releases import latest_release, unreleased_since
 
     settings = read_settings()
     since = unreleased_since(settings)

@@ -17,9 +17,9 @@ from include.orchestration.alerts import alerts
 from include.orchestration.defaults import DEFAULT_ARGS, ON_REQUEST, START
 from include.orchestration.jobs import job, spark_job
 from include.orchestration.supervision import GaveUpError, Supervisor
-from spark_jobs.service.control import ACTIONS
+from spark_jobs.runtime.settings import read_settings
+from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import INGESTION, LIVE, SERVICES, Service
-from spark_jobs.settings import read_settings
 
 __all__ = ["ENDLESS", "INGESTION", "LIVE", "KeepRunning", "SupervisionTrigger", "control_dag", "keep_running"]
 

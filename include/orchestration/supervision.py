@@ -13,11 +13,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
-from spark_jobs.private import UMASK
-from spark_jobs.service import control, heartbeat, log_writer
+from spark_jobs.runtime.private import UMASK
+from spark_jobs.runtime.settings import ROOT, Settings
+from spark_jobs.service import desired_state, heartbeat, log_writer
 from spark_jobs.service.heartbeat import ENDED, RUNNING, Heartbeat
 from spark_jobs.service.services import Service
-from spark_jobs.settings import ROOT, Settings
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ class Supervisor:
 
     def step(self) -> list[str]:
         """Look once and do what is to be done; returns what is new, in words. Raises GaveUpError when no other start can help."""
-        now, wanted = time.time(), control.read_wanted(self._settings, self._service)
+        now, wanted = time.time(), desired_state.read_wanted(self._settings, self._service)
         beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat and beat.is_alive():
             return self._watch(beat, now)
-        if wanted.state == control.STAND_STILL:
+        if wanted.state == desired_state.STAND_STILL:
             to_do = f"trigger {self._service.control_dag} with restart to go on"
             return self._tell("itself", f"stands still: asked for by {wanted.told()}; {to_do}")
         if self._coming_since is not None and not self._has_ended(beat) and now - self._coming_since < FIRST_SECONDS:
@@ -86,7 +86,7 @@ class Supervisor:
         if self.log_file.exists():
             os.replace(self.log_file, self.log_file.with_suffix(".log.1"))
         self._exit_file.unlink(missing_ok=True)
-        obeyed = control.read_wanted(self._settings, self._service).number
+        obeyed = desired_state.read_wanted(self._settings, self._service).number
         arguments = ["--run-id", self._run_id, *self._service.words(self._parts), f"--obeying={obeyed}", *options]
         command, nothing = [*_DETACHED, self._service.name, str(self._base), *self._command, *arguments], subprocess.DEVNULL
         part = {"LEDGER_STACK_PART": self._service.dag}  # by which the embedded stack knows it from the part that started it

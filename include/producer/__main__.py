@@ -17,10 +17,10 @@ from include.producer.files import file_sources
 from include.producer.plan import Disturbances, Source, plan_messages
 from include.producer.publish import Counts, Part, publish
 from include.producer.records import TOPICS
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.private import keep_files_private
-from spark_jobs.settings import read_settings
-from spark_jobs.topics import ensure_topics
+from spark_jobs.kafka.topics import ensure_topics
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.private import keep_files_private
+from spark_jobs.runtime.settings import read_settings
 
 
 class _Parser(argparse.ArgumentParser):

@@ -18,8 +18,8 @@ from include.producer import shape
 from include.producer.bank import Bank
 from include.producer.plan import Source
 from include.producer.records import FIRST_VERSION_MS, TOPICS, Record, cents, parse_time
-from spark_jobs.errors import SettingsError
-from spark_jobs.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS, quoted
+from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS, quoted
+from spark_jobs.runtime.errors import SettingsError
 
 MOST_TRANSACTIONS = 10**8  # an id has 8 digits
 _STRIDE = 48271  # has no divisor in common with 10**8: counting in such steps visits every 8-digit number once

@@ -9,7 +9,7 @@ from decimal import Decimal
 from random import Random
 
 from include.producer.records import Message, Record, encode, encode_without
-from spark_jobs.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS
+from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS
 
 INJECTED_HEADER = "ledger-injected"  # the Kafka header that says what was done to a message
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from include.producer.plan import Source
 from include.producer.records import FIRST_VERSION_MS, TOPICS, Record, parse_time
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS, number, quoted, quoted_or_null
+from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS, number, quoted, quoted_or_null
+from spark_jobs.runtime.errors import LedgerError, SettingsError
 
 log = logging.getLogger(__name__)
 

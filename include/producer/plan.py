@@ -9,7 +9,7 @@ from typing import Literal
 
 from include.producer.faults import DUPLICATE, LATE, conflicting_copy, malformed_copy
 from include.producer.records import Message, Record, encode
-from spark_jobs.messages import TRANSACTIONS, format_time, quoted
+from spark_jobs.kafka.messages import TRANSACTIONS, format_time, quoted
 
 CONFLICTING_SHARE = 0.1  # of the duplicates of transactions
 FARTHEST_COPY = 1000  # a copy follows its row at once or after up to so many other rows

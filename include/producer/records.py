@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_jobs.messages import ACCOUNTS, CUSTOMERS, EPOCH, FIELDS, MILLISECOND, TRANSACTIONS
+from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, EPOCH, FIELDS, MILLISECOND, TRANSACTIONS
 
 TOPICS = (CUSTOMERS, ACCOUNTS, TRANSACTIONS)  # in the order of sending
 

@@ -18,10 +18,10 @@ from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG
 from include.quality_page import audits, charts, quarantine, verdicts
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
-from spark_jobs.errors import SettingsError
-from spark_jobs.lifetimes import MARGIN_DAYS
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import BY_NAME
+from spark_jobs.lake.retention import MARGIN_DAYS
+from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
 

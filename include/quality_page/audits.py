@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.tables import AUDITS
+from spark_jobs.lake.tables import AUDITS
 
 AUDIT_DAG = "audit"
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from include.quality_page import quarantine
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.tables import BATCHES, RELEASES, TRANSACTIONS_LATE
+from spark_jobs.lake.tables import BATCHES, RELEASES, TRANSACTIONS_LATE
 
 RUNS = 200  # of each table; older ones are not drawn
 MOST_LINES = 8

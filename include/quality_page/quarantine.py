@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from include.quality_page.masking import LARGEST, mask_detail, mask_key, mask_value
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.tables import ACCOUNTS_QUARANTINE, CUSTOMERS_QUARANTINE, TRANSACTIONS_QUARANTINE, Table
+from spark_jobs.lake.tables import ACCOUNTS_QUARANTINE, CUSTOMERS_QUARANTINE, TRANSACTIONS_QUARANTINE, Table
 
 TABLES = {table.name: table for table in (TRANSACTIONS_QUARANTINE, CUSTOMERS_QUARANTINE, ACCOUNTS_QUARANTINE)}
 PAGE = 50

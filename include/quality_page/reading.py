@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from string import Template
 from typing import Any
 
-from spark_jobs.errors import first_line
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import first_line
+from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Warehouse:
         from deltalake import DeltaTable  # both take their time, and Airflow starts without them
 
         from spark_jobs import control
-        from spark_jobs.values import to_rows
+        from spark_jobs.runtime.values import to_rows
 
         text = Template(sql).substitute({name: _literal(value) for name, value in words.items()})
         path = str(table.path(self.settings))

@@ -8,10 +8,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from include.orchestration.defaults import dag_of_run
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.ddl import parse_columns
-from spark_jobs.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
-from spark_jobs.verdicts import RELEASE_ANYWAY, decision_about
-from spark_jobs.written import source_of
+from spark_jobs.control.scope import source_of
+from spark_jobs.control.verdicts import RELEASE_ANYWAY, decision_about
+from spark_jobs.lake.ddl import parse_columns
+from spark_jobs.lake.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
 
 RUNS_SHOWN = 20
 DECISIONS_READ = 1000

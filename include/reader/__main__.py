@@ -13,11 +13,12 @@ from typing import TextIO
 from include.reader.layout import lay_out
 from include.reader.release import ReleaseReader, open_release
 from include.reader.statements import QueryError, split
-from spark_jobs import kept, retention, schema
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.private import keep_files_private
-from spark_jobs.releases import newest_release
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake import schema
+from spark_jobs.releases import archive, retention
+from spark_jobs.releases.releases import newest_release
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.private import keep_files_private
+from spark_jobs.runtime.settings import Settings, read_settings
 
 HELP = r"""\tables        the tables of this release, their versions and rows
 \releases      the releases that can be opened
@@ -121,7 +122,7 @@ class Prompt:
                     print(f"{name:34} version {release.versions[name]:>6} {release.rows[name]:>14,} rows")
             case ["\\releases"]:
                 for each in retention.offered(self.settings, datetime.now(UTC)):
-                    kept_too = ", kept" if kept.is_kept(self.settings, each.release_id) else ""
+                    kept_too = ", kept" if archive.is_kept(self.settings, each.release_id) else ""
                     print(f"release {each.release_id} of {each.released_at:%Y-%m-%d %H:%M:%S} UTC{kept_too}")
             case ["\\release", *number] if len(number) < 2:
                 self.reader = self._open(number[0] if number else None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.values import to_list
+from spark_jobs.runtime.values import to_list
 
 _FIRST_ROWS = 1000
 

@@ -9,9 +9,9 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from include.reader.statements import QueryError, check_query
-from spark_jobs import kept, retention
-from spark_jobs.releases import Release
-from spark_jobs.settings import Settings
+from spark_jobs.releases import archive, retention
+from spark_jobs.releases.releases import Release
+from spark_jobs.runtime.settings import Settings
 
 # Numbers with a point are decimals in a query as in the tables: amount * 1.1 stays exact.
 _OPTIONS = {"datafusion.sql_parser.parse_float_as_decimal": "true", "datafusion.catalog.information_schema": "true"}
@@ -37,7 +37,7 @@ class ReleaseReader:
 
     def table(self, name: str) -> DeltaTable:
         """A table at the version that the release names; raises LedgerError when it has none of that name."""
-        return kept.open_table(self.settings, self.release, name)
+        return archive.open_table(self.settings, self.release, name)
 
     def sql(self, query: str) -> pa.Table:
         """The answer to a query over the release's tables, by their names: `select * from gold.daily_totals`.

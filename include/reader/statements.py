@@ -6,7 +6,7 @@ The engine (DataFusion) would also write files (`COPY`, and `EXPLAIN ANALYZE COP
 
 import re
 
-from spark_jobs.errors import SettingsError
+from spark_jobs.runtime.errors import SettingsError
 
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
 _QUERY = re.compile(r"(SELECT|WITH|VALUES|SHOW)\b|\(+\s*(SELECT|WITH|VALUES)\b", re.IGNORECASE)

@@ -14,8 +14,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from include.producer import Disturbances, generated_sources, plan_messages
-from spark_jobs.settings import ROOT, Settings, read_settings
-from spark_jobs.tables import BRONZE, ensure_tables
+from spark_jobs.lake.tables import BRONZE, ensure_tables
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 ROWS = 500
 

@@ -6,8 +6,8 @@ import sys
 from types import FrameType
 
 from include.stack.lifecycle import down, status, up
-from spark_jobs.errors import LedgerError
-from spark_jobs.private import keep_files_private
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.private import keep_files_private
 
 INTERRUPTED = 130
 

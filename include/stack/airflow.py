@@ -17,8 +17,8 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import HOST, secret, stack_folder, write_private
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
 from include.stack.shutdown import stop_parts
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import CLUSTER_SECRET, ROOT, Settings
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
 
 USER = "admin"
 # --skip-serve-logs: the log servers would listen on every address, and all logs are on this machine anyway.

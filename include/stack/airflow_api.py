@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from spark_jobs.errors import LedgerError
+from spark_jobs.runtime.errors import LedgerError
 
 FINAL_STATES = ("success", "failed")
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
-from spark_jobs.errors import LedgerError
-from spark_jobs.private import close_home
-from spark_jobs.settings import ROOT, endpoints_file
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.private import close_home
+from spark_jobs.runtime.settings import ROOT, endpoints_file
 
 HOST = "127.0.0.1"
 # Below the ports that the kernel hands to outgoing connections, so that a remembered port is rarely taken meanwhile.

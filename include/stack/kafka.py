@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from include.stack.endpoints import HOST, claim_port, ports_of, stack_folder
 from include.stack.processes import Running, find_part, start, wait_until
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import ROOT
 
 PART = "kafka"
 READY_SECONDS = 90

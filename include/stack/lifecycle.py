@@ -20,9 +20,9 @@ from include.stack.endpoints import (
 )
 from include.stack.processes import find_all, find_part
 from include.stack.shutdown import stop_parts
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.topics import ensure_topics
+from spark_jobs.kafka.topics import ensure_topics
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 Tell = Callable[[str], None]
 PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS)

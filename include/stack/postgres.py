@@ -14,8 +14,8 @@ import psycopg2
 
 from include.stack.endpoints import HOST, claim_port, ports_of, secret, stack_folder, write_private
 from include.stack.processes import Running, find_part, start, wait_until
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import ROOT
 
 PART = "postgres"
 USER = "ledger"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from spark_jobs.errors import LedgerError
+from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.service import log_writer
 
 HOME_MARK = "LEDGER_STACK"

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField
 
 from spark_jobs.audit.queries import query
-from spark_jobs.sources import with_columns_of
-from spark_jobs.tables import Table
+from spark_jobs.lake.sources import with_columns_of
+from spark_jobs.lake.tables import Table
 
 SHOWN = 10  # rows of a table that are told
 _PLACE = ("_topic", "_partition", "_offset")

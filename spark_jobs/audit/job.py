@@ -19,10 +19,10 @@ from spark_jobs.audit.gold_of_times import tables_of_times
 from spark_jobs.audit.judged import judged_rows, read
 from spark_jobs.audit.silver import dimension, transactions
 from spark_jobs.audit.snapshot import Snapshot
-from spark_jobs.errors import AuditDifference
-from spark_jobs.masking import mask_error
-from spark_jobs.settings import Settings
-from spark_jobs.tables import AUDITS, BRONZE, BY_NAME
+from spark_jobs.lake.tables import AUDITS, BRONZE, BY_NAME
+from spark_jobs.runtime.errors import AuditDifference
+from spark_jobs.runtime.masking import mask_error
+from spark_jobs.runtime.settings import Settings
 
 Expected = Iterator[tuple[str, DataFrame]]
 

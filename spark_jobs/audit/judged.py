@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs.audit.queries import ARRIVAL, query
 from spark_jobs.audit.snapshot import Pinned, Snapshot
-from spark_jobs.settings import Settings
+from spark_jobs.control.rule_sets import recorded
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import to_micros
 from spark_jobs.silver.parse import parse_fields, time_of
-from spark_jobs.silver.rule_sets import recorded
-from spark_jobs.times import to_micros
 
 _FEW = 1_000_000  # re-driven records that are sent to every task
 _LONGEST = 200  # characters of a value in `detail`

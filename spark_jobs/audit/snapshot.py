@@ -8,25 +8,16 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from spark_jobs import backfills, control, kept, retention
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.releases import Release, find_release
-from spark_jobs.settings import Settings
-from spark_jobs.tables import (
-    BACKFILLS,
-    BATCHES,
-    BRONZE,
-    CORRECTIONS,
-    DECISIONS,
-    FOLLOWERS,
-    GOLD,
-    REDRIVES,
-    SILVER,
-    Table,
-)
-from spark_jobs.verdicts import ROLL_BACK
-from spark_jobs.versions import rows_since
-from spark_jobs.written import source_of
+from spark_jobs import control
+from spark_jobs.control import backfills
+from spark_jobs.control.scope import source_of
+from spark_jobs.control.verdicts import ROLL_BACK
+from spark_jobs.lake.tables import BACKFILLS, BATCHES, BRONZE, CORRECTIONS, DECISIONS, FOLLOWERS, GOLD, REDRIVES, SILVER, Table
+from spark_jobs.lake.versions import rows_since
+from spark_jobs.releases import archive, retention
+from spark_jobs.releases.releases import Release, find_release
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ def of_release(settings: Settings, number: int) -> Snapshot:
     """The tables as a release names them. Raises SettingsError for a release that there is not, or not any more."""
     try:
         release = retention.find_offered(settings, number)
-        opened = {name: kept.open_table(settings, release, name) for name in release.versions}
+        opened = {name: archive.open_table(settings, release, name) for name in release.versions}
     except LedgerError as error:
         raise SettingsError(f"--as-of: {error}") from None
     tables = {name: Pinned(delta.table_uri, delta.version()) for name, delta in opened.items()}

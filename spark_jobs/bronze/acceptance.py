@@ -7,13 +7,13 @@ import logging
 
 from deltalake import DeltaTable
 
-from spark_jobs.bronze import incarnations, large, losses
+from spark_jobs.bronze import gaps, incarnations, large
 from spark_jobs.bronze.fetches import Fetches
 from spark_jobs.bronze.record_batches import MOST_BYTES
-from spark_jobs.bronze.standing import find_standing
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.bronze.resume_state import find_standing
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> Non
         log.info("topic %s: accepted with Kafka's id %s; its records come as `_topic` %s", topic, life.topic_id, life.label)
     else:
         lost, label = standing.refusal.lost, standing.life.label
-        losses.record(settings, table, label, lost, f"removed from Kafka before they were read; accepted by {who}: {why}")
+        gaps.record(settings, table, label, lost, f"removed from Kafka before they were read; accepted by {who}: {why}")
     log.info(_NEXT)
 
 
@@ -62,5 +62,5 @@ def give_up(settings: Settings, table: Table, partition: int, offset: int, who: 
     hole = {"_partition": partition, "first_offset": offset, "last_offset": offset}
     incarnations.record(settings, standing.life)
     told = f"a record of {record.size} bytes, more than {MOST_BYTES}; given up by {who}: {why}"
-    losses.record(settings, table, standing.life.label, [hole], told)
+    gaps.record(settings, table, standing.life.label, [hole], told)
     log.info(_NEXT)

@@ -16,10 +16,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 
 from spark_jobs import control
-from spark_jobs.faults import kill_point
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
-from spark_jobs.written import newest_batch
+from spark_jobs.control.scope import newest_batch
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
 
 STREAM = "bronze"  # the transaction identifiers (txnAppId) under which bronze is written
 _APPLICATION = "bronze additions"

@@ -2,13 +2,13 @@
 
 import logging
 
-from spark_jobs.bronze import generations, incarnations, losses
+from spark_jobs.bronze import gaps, generations, incarnations
 from spark_jobs.bronze.generations import Checkpoint
 from spark_jobs.bronze.offsets import Positions, find_start, is_another, known_offsets
-from spark_jobs.bronze.standing import Standing, find_standing, folder_of
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.bronze.resume_state import Standing, find_standing, folder_of
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
 
 __all__ = ["Checkpoint", "confirm_topic", "open_checkpoint", "resume_offsets"]
 
@@ -65,7 +65,7 @@ def _find_starts(settings: Settings, table: Table, standing: Standing, starting_
     floors = {number: life.first_offsets.get(number, 0) for number in present.begins}
     following = {number: known.get(number, -1) + 1 for number in present.begins}
     starts, holes = find_start(settings, life.topic, starting_offsets or "earliest", present, _larger(following, floors))
-    losses.record(settings, table, life.label, holes, f"started at {starting_offsets}")
+    gaps.record(settings, table, life.label, holes, f"started at {starting_offsets}")
     return _larger(starts, floors)
 
 

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaException
 
 from spark_jobs.bronze.offsets import connected
 from spark_jobs.bronze.record_batches import RecordBatch, split
-from spark_jobs.errors import LedgerError
-from spark_jobs.topics import ANSWER_SECONDS
+from spark_jobs.kafka.topics import ANSWER_SECONDS
+from spark_jobs.runtime.errors import LedgerError
 
 _API, _VERSION, _CLIENT = 1, 11, b"ledger"
 _MOST_BYTES = 8 * 2**20  # of an answer; it may be more where a single record batch is

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.bronze.texts import Texts
-from spark_jobs.errors import SettingsError, first_line
-from spark_jobs.values import to_list
+from spark_jobs.runtime.errors import SettingsError, first_line
+from spark_jobs.runtime.values import to_list
 
 _KINDS = (".csv", ".parquet")
 _LONGEST_FIELD = 2**24

@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_jobs.bronze import checkpoint_files
 from spark_jobs.bronze.offsets import Positions
-from spark_jobs.whole_files import write_whole
+from spark_jobs.runtime.atomic_files import write_whole
 
 _FILE = "generation.json"
 

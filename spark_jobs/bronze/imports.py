@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 from spark_jobs import control
 from spark_jobs.bronze import additions, files, postgres
 from spark_jobs.bronze.texts import KeyAndValue, Texts, fields_of, missing_fields, to_message
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from spark_jobs import control
 from spark_jobs.bronze.offsets import Positions
-from spark_jobs.settings import Settings
-from spark_jobs.tables import TOPICS
+from spark_jobs.lake.tables import TOPICS
+from spark_jobs.runtime.settings import Settings
 
 _FIRST = "first met"
 

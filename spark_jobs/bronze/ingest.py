@@ -15,17 +15,16 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import lifetime
-from spark_jobs.bronze import upkeep
 from spark_jobs.bronze.lag import Watcher
 from spark_jobs.bronze.stream import Stream
-from spark_jobs.errors import LedgerError, line_with_cause
-from spark_jobs.service import control
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError, line_with_cause
+from spark_jobs.runtime.session import jvm_of
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import desired_state, run_loop
 from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
 from spark_jobs.service.services import INGESTION
-from spark_jobs.session import jvm_of
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.upkeep import requests
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +55,13 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
     def look(is_stopping: bool) -> None:
         _look(streams, watcher, heart, STOPPING if is_stopping else RUNNING)
         if not is_stopping:
-            upkeep.serve(spark, settings, order.tables)
+            requests.serve(spark, settings, order.tables)
 
     try:
-        is_all = lifetime.live(streams, look, lambda: control.read_wanted(settings, INGESTION).number != order.obeyed)
+        is_all = run_loop.live(streams, look, lambda: desired_state.read_wanted(settings, INGESTION).number != order.obeyed)
     finally:
         watcher.end()
-        upkeep.finish(settings)
+        requests.finish(settings)
     if failed := [stream for stream in streams if available_now and stream.error]:
         raise LedgerError(f"ingestion stopped: {line_with_cause(failed[0].error or LedgerError())}") from failed[0].error
     log.info("bronze stopped%s", ": all that was there is ingested" if is_all else " on request")

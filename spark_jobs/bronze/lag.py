@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicParti
 from confluent_kafka.admin import AdminClient
 
 from spark_jobs.bronze.offsets import OffsetSpec
-from spark_jobs.errors import first_line
+from spark_jobs.runtime.errors import first_line
 
 log = logging.getLogger(__name__)
 

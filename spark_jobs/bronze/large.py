@@ -8,15 +8,15 @@ batch is read by a reader that holds one record at a time. A record that is itse
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
-from spark_jobs.bronze import losses
+from spark_jobs.bronze import gaps
 from spark_jobs.bronze.additions import Spool
+from spark_jobs.bronze.coverage import Held
 from spark_jobs.bronze.fetches import Fetches
-from spark_jobs.bronze.held import Held
 from spark_jobs.bronze.record_batches import MOST_BYTES, Record, RecordBatch
 from spark_jobs.bronze.records import bronze_row
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
 
 POLL_BYTES = 2**20  # compressed, of a partition, in one answer to Spark's consumer: Kafka's own default
 Planned = Mapping[int, range]  # the offsets of a batch, by partition
@@ -36,14 +36,14 @@ def read(settings: Settings, table: Table, label: str, planned: Planned, spool: 
 
     Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large.
     """
-    held, given_up = Held(settings, table, label), losses.recorded(settings, table, label)
+    held, given_up = Held(settings, table, label), gaps.recorded(settings, table, label)
     with Fetches(settings.broker(), table.topic) as fetches:
         for number, offsets in planned.items():
             missing = set(held.missing(number, offsets.start, offsets.stop).tolist())
             for record in records(fetches, number, offsets):
                 if not record.is_too_large and record.offset in missing:
                     spool.add({**bronze_row(record, label, number), "_batch": None})
-                elif record.is_too_large and not losses.covers(given_up, number, record.offset):
+                elif record.is_too_large and not gaps.covers(given_up, number, record.offset):
                     raise refusal(table.topic, number, record)
 
 

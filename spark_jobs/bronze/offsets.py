@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.messages import EPOCH, MILLISECOND
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
-from spark_jobs.topics import ANSWER_SECONDS
+from spark_jobs.kafka.messages import EPOCH, MILLISECOND
+from spark_jobs.kafka.topics import ANSWER_SECONDS
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
 
 WORDS = ("earliest", "latest", "committed")
 Positions = dict[str, int]  # partition -> offset

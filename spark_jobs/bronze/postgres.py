@@ -8,9 +8,9 @@ import psycopg2
 from psycopg2 import sql
 
 from spark_jobs.bronze.texts import Texts
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.postgres import connect
-from spark_jobs.settings import Settings
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.postgres import connect
+from spark_jobs.runtime.settings import Settings
 
 _ROWS_AT_ONCE = 10_000
 _TEXT_TYPES = (18, 19, 25, 1042, 1043)  # "char", name, text, char(n), varchar

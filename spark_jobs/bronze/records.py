@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from spark_jobs.bronze.offsets import to_millis
 from spark_jobs.bronze.record_batches import Record
-from spark_jobs.errors import LedgerError
-from spark_jobs.messages import EPOCH, MILLISECOND
-from spark_jobs.settings import Settings
-from spark_jobs.topics import ANSWER_SECONDS
+from spark_jobs.kafka.messages import EPOCH, MILLISECOND
+from spark_jobs.kafka.topics import ANSWER_SECONDS
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from spark_jobs import control
-from spark_jobs.bronze import additions, checkpoints, large, losses
+from spark_jobs.bronze import additions, checkpoints, gaps, large
+from spark_jobs.bronze.coverage import Held, runs
 from spark_jobs.bronze.fetches import Fetches
-from spark_jobs.bronze.held import Held, runs
 from spark_jobs.bronze.record_batches import MOST_BYTES
 from spark_jobs.bronze.records import Span, bronze_row, find_spans, open_consumer
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import HOLES, Table
+from spark_jobs.lake.tables import HOLES, Table
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def _count_gone(held: Held, span: Span, begin: datetime, end: datetime | None) -
 
 def _open_holes(settings: Settings, table: Table, label: str) -> list[dict[str, Any]]:
     """The recorded holes of the topic's present life that no replay has filled."""
-    rows = losses.recorded(settings, table, label)
+    rows = gaps.recorded(settings, table, label)
     filled = {_place(row) for row in rows if row["why"] == _FILLED}
     return [row for row in rows if _place(row) not in filled]
 

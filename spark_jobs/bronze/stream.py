@@ -9,15 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs import sinks, sources
 from spark_jobs.bronze import additions, large
 from spark_jobs.bronze.checkpoints import Checkpoint, confirm_topic, open_checkpoint
 from spark_jobs.bronze.offsets import Positions
 from spark_jobs.bronze.pace import FIRST, Pace, next_limit
-from spark_jobs.bronze.standing import make_topics
-from spark_jobs.kept_query import Batch, KeptQuery
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.bronze.resume_state import make_topics
+from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service.query_loop import Batch, KeptQuery
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from spark_jobs.errors import SettingsError
-from spark_jobs.messages import (
+from spark_jobs.kafka.messages import (
     ACCOUNTS,
     CUSTOMERS,
     EPOCH,
@@ -22,6 +21,7 @@ from spark_jobs.messages import (
     number,
     quoted,
 )
+from spark_jobs.runtime.errors import SettingsError
 
 Texts = Sequence[str | None]
 KeyAndValue = tuple[bytes | None, bytes]

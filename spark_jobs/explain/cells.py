@@ -11,13 +11,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from spark_jobs.errors import SettingsError
-from spark_jobs.explain import where as condition
 from spark_jobs.explain.moment import Row, Session
-from spark_jobs.explain.text import shown
-from spark_jobs.masking import mask_error
-from spark_jobs.tables import Table
-from spark_jobs.values import DAY, Beyond
+from spark_jobs.lake import conditions as condition
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.masking import mask_error
+from spark_jobs.runtime.text import shown
+from spark_jobs.runtime.values import DAY, Beyond
 
 MOST_CELLS = 10
 _COUNT = Template("select count(*) as n from cell where ($where\n)")

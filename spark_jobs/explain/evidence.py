@@ -7,11 +7,11 @@ from string import Template
 
 from deltalake import DeltaTable
 
-from spark_jobs import tables
 from spark_jobs.explain.cells import literal
 from spark_jobs.explain.moment import Moment, Row, Session
 from spark_jobs.explain.plans import DAYS, PARTS, Plan
-from spark_jobs.explain.text import shown
+from spark_jobs.lake import tables
+from spark_jobs.runtime.text import shown
 
 MOST_ROWS, MOST_BESIDE = 100, 20  # listed of the rows, and of what lies beside them
 _KEY = {tables.SILVER_CUSTOMERS: "customer_id", tables.SILVER_ACCOUNTS: "account_id"}

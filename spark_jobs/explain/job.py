@@ -8,16 +8,16 @@ from string import Template
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from spark_jobs import backfills
-from spark_jobs.errors import AuditDifference, LedgerError, SettingsError, first_line
+from spark_jobs.control import backfills
 from spark_jobs.explain.cells import find
 from spark_jobs.explain.evidence import Evidence, open_session
 from spark_jobs.explain.moment import Moment
 from spark_jobs.explain.plans import PLANS, Plan
 from spark_jobs.explain.runs import Runs
 from spark_jobs.explain.telling import Telling
-from spark_jobs.explain.text import tell, told
-from spark_jobs.settings import Settings
+from spark_jobs.runtime.errors import AuditDifference, LedgerError, SettingsError, first_line
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import tell, told
 
 _DIFFERENT = Template(
     "$name $moment: found $n of $all cells that are not what silver makes ($first), expected none: "

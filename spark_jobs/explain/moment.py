@@ -9,13 +9,16 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from spark_jobs import backfills, control, kept, retention, rollback, tables
-from spark_jobs.errors import LedgerError, SettingsError, first_line
-from spark_jobs.releases import Release
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
-from spark_jobs.values import to_rows
-from spark_jobs.versions import hold_same_rows
+from spark_jobs import control
+from spark_jobs.control import backfills
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.lake.versions import hold_same_rows
+from spark_jobs.releases import archive, retention, rollback
+from spark_jobs.releases.releases import Release
+from spark_jobs.runtime.errors import LedgerError, SettingsError, first_line
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.values import to_rows
 
 Row = dict[str, Any]
 _RUNS = Template('select * from t where "table" in ($names) order by last_batch, finished_at')
@@ -60,7 +63,7 @@ class Moment:
     def open(self, table: Table) -> DeltaTable:
         """A table; raises SettingsError when there is none yet, or its version can no longer be read."""
         try:
-            return kept.open_table(self.settings, self.release, table.name) if self.release else self._open_now(table)
+            return archive.open_table(self.settings, self.release, table.name) if self.release else self._open_now(table)
         except LedgerError as error:
             raise SettingsError(str(error)) from None
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from spark_jobs import tables
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
 
 Row = dict[str, Any]
 

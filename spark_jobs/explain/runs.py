@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from spark_jobs import backfills, control, tables
+from spark_jobs import control
+from spark_jobs.control import backfills
 from spark_jobs.explain.moment import Moment, Row
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
 
 Place = tuple[str, int, int]
 _AFTER_ALL = 2**62

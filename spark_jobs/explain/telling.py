@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from spark_jobs import tables
 from spark_jobs.explain.evidence import MOST_BESIDE, MOST_ROWS, Evidence
 from spark_jobs.explain.moment import Row
 from spark_jobs.explain.plans import Plan, mask_name
 from spark_jobs.explain.runs import Runs, place_of, ranges
-from spark_jobs.explain.text import listed, shown, told
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.text import listed, shown, told
 
 _COLUMNS = ("transaction_id", "event_at", "account_id", "customer_id", "type", "operation", "amount", "balance")
 _MOST_RUNS = 20

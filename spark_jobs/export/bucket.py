@@ -12,9 +12,9 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import LedgerError, first_line
 from spark_jobs.export.days import STAGING, SUCCESS, Day, Part, named, read_day
-from spark_jobs.faults import kill_point
+from spark_jobs.runtime.errors import LedgerError, first_line
+from spark_jobs.runtime.kill_points import kill_point
 
 AT_ONCE = 8
 _WRITING = "_writing"  # what a run is about to put into a date folder, in the form of `_SUCCESS`

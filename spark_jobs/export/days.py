@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from spark_jobs.errors import LedgerError
-from spark_jobs.times import midnight, to_text
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.times import midnight, to_text
 
 Range = tuple[datetime, datetime]  # [start, end)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
-from spark_jobs.errors import LedgerError
 from spark_jobs.export.days import STAGING, SUCCESS, Day, Part, named, read_day
-from spark_jobs.faults import kill_point
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kill_points import kill_point
 
 AT_ONCE = 1  # days published side by side
 _CURRENT_FOLDER = -100  # AT_FDCWD

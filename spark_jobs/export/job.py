@@ -17,11 +17,11 @@ from spark_jobs.export.days import Day, Part, Range, joined, whole, within
 from spark_jobs.export.folder import Folder
 from spark_jobs.export.request import Request
 from spark_jobs.export.source import TIME, Source
-from spark_jobs.faults import kill_point
-from spark_jobs.releases import Release
-from spark_jobs.settings import Settings, read_s3_settings
-from spark_jobs.sinks import configured
-from spark_jobs.times import to_text
+from spark_jobs.lake.sinks import configured
+from spark_jobs.releases.releases import Release
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings, read_s3_settings
+from spark_jobs.runtime.times import to_text
 
 log = logging.getLogger(__name__)
 

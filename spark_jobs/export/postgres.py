@@ -12,13 +12,13 @@ from psycopg2 import sql
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.errors import LedgerError, SettingsError, first_line
 from spark_jobs.export.days import Range
 from spark_jobs.export.request import Request
 from spark_jobs.export.source import TIME, Source
-from spark_jobs.postgres import connect
-from spark_jobs.settings import Settings
-from spark_jobs.times import ALWAYS
+from spark_jobs.runtime.errors import LedgerError, SettingsError, first_line
+from spark_jobs.runtime.postgres import connect
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import ALWAYS
 
 _AS_IT_IS = ("bool", "int2", "int4", "int8", "float4", "float8", "text", "varchar", "bpchar", "date", "timestamptz", "bytea")
 _TIMES = ("date", "timestamp", "timestamptz")

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BY_NAME
-from spark_jobs.times import ALWAYS, midnight, parse_range
+from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import ALWAYS, midnight, parse_range
 
 _SPECIAL = "% * ? [ ] { } \\"  # to Spark they are patterns or escapes
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import kept, retention
-from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs.control.scope import source_of
 from spark_jobs.export.days import Range
-from spark_jobs.releases import Release
-from spark_jobs.settings import Settings
-from spark_jobs.sources import between, with_columns_of
-from spark_jobs.tables import BY_NAME
-from spark_jobs.written import source_of
+from spark_jobs.lake.sources import between, with_columns_of
+from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.releases import archive, retention
+from spark_jobs.releases.releases import Release
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
 
 _COORDINATES = ("_topic", "_partition", "_offset")
 
@@ -72,7 +72,7 @@ def in_ranges(at: Column, ranges: Iterable[Range]) -> Column:
 def _read(spark: SparkSession, settings: Settings, release: Release, name: str) -> tuple[DataFrame, int]:
     """A table at the release's version, and the bytes of its files."""
     try:
-        table = kept.open_table(settings, release, name)
+        table = archive.open_table(settings, release, name)
     except LedgerError as error:
         raise SettingsError(str(error)) from None
     size = sum(pa.table(table.get_add_actions()).column("size_bytes").to_pylist())

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.gold.totals import account_balances
-from spark_jobs.tables import ACCOUNT_DAYS
+from spark_jobs.lake.tables import ACCOUNT_DAYS
 
 NEAR = 31  # days; where an account has a day in most months, those next to a day are found among so many
 _MOST_BROADCAST = 500_000

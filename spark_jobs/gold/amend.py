@@ -9,10 +9,10 @@ from decimal import Decimal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs import tables
 from spark_jobs.gold import account_days, districts, enrichment, pairs, sessions, totals, windows
 from spark_jobs.gold.changes import HOURS_A_DAY, Change
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
 
 Reader = Callable[[Table], DataFrame]  # gives a table: silver.transactions as the change left it, the others as they are now
 Amendment = Callable[[Change, Reader], tuple[DataFrame, DataFrame]]  # -> (present, wanted)

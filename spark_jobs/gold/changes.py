@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs import ranges
+from spark_jobs.lake import ranges
 
 HOURS_A_DAY = 24
 _MOST_BROADCAST = 200_000

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.tables import ENRICHED_TRANSACTIONS
+from spark_jobs.lake.tables import ENRICHED_TRANSACTIONS
 
 
 def enrich(transactions: DataFrame, customers: DataFrame) -> DataFrame:

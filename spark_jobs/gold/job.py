@@ -14,15 +14,16 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import control, sinks, sources, tables
-from spark_jobs.errors import LedgerError
-from spark_jobs.faults import kill_point
+from spark_jobs import control
 from spark_jobs.gold import amend, totals, windows
 from spark_jobs.gold.changes import Change, hold_changes
-from spark_jobs.layout import SMALL_PAGES
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
-from spark_jobs.versions import has_changes_from, is_upkeep
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.layout import SMALL_PAGES
+from spark_jobs.lake.tables import Table
+from spark_jobs.lake.versions import has_changes_from, is_upkeep
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.tables import CUSTOMER_SESSIONS
+from spark_jobs.lake.tables import CUSTOMER_SESSIONS
 
 GAP_HOURS = 12
 

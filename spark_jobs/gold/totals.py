@@ -6,7 +6,7 @@ from decimal import Decimal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.tables import ARRIVAL, LARGE_CREDITS
+from spark_jobs.lake.tables import ARRIVAL, LARGE_CREDITS
 
 
 def customer_activity(transactions: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ Windows are half open `[start, end)`, aligned to the epoch, in UTC. A window wit
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.tables import SLIDING_TOTALS, WEEKLY_TOP_CUSTOMERS
+from spark_jobs.lake.tables import SLIDING_TOTALS, WEEKLY_TOP_CUSTOMERS
 
 STEP_HOURS = 2
 TOP = 3

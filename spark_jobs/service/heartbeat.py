@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from spark_jobs.errors import first_line
+from spark_jobs.runtime.errors import first_line
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.service.services import Service
-from spark_jobs.settings import Settings
 
 STALE_SECONDS = 25  # a driver beats once a second; one that did not for so long is hung
 STARTING_SECONDS = 180  # for the JVM to come up

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from spark_jobs import leases
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import HeartbeatFile
 from spark_jobs.service.services import Service
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
 
 log = logging.getLogger("ledger")
 

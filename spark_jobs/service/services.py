@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE
+from spark_jobs.lake.tables import BRONZE
+from spark_jobs.runtime.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from expectations.row_rules import RuleSet
+from spark_jobs.lake.tables import ARRIVAL
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
-from spark_jobs.tables import ARRIVAL
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from expectations.row_rules import read_rules
-from spark_jobs import backfills, batches, control, sinks, sources, tables, written
-from spark_jobs.faults import kill_point
-from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, history, known, recompute, rule_sets, transactions
+from spark_jobs import control
+from spark_jobs.control import backfills, corrections, rule_sets, scope
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import from_micros
+from spark_jobs.silver import batches, history, id_index, recompute, transactions
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.times import from_micros
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ _DIMENSIONS = (
 
 def run(spark: SparkSession, settings: Settings, run_id: str, bronze: Collection[tables.Table] = tables.BRONZE) -> None:
     """Bring the silver tables of some bronze tables up to them as they are now, and record what became of every row."""
-    for name, value in known.SESSION.items():
+    for name, value in id_index.SESSION.items():
         spark.conf.set(name, value)
     queries = [take_transactions(spark, settings, run_id)] if tables.BRONZE_TRANSACTIONS in bronze else []
     for dimension, source, silver, quarantine in _DIMENSIONS:
@@ -47,7 +49,7 @@ def finish(spark: SparkSession, settings: Settings, run_id: str) -> None:
 
     That takes all new batches of the bronze tables in question. The caller holds silver's leases.
     """
-    halfway = written.unfinished_bronze(settings)
+    halfway = scope.unfinished_bronze(settings)
     if halfway:
         log.warning("silver stopped halfway in batches of %s: its run is repeated first", ", ".join(table.name for table in halfway))
         run(spark, settings, run_id, halfway)
@@ -57,12 +59,12 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
     """Split new bronze transactions into silver, duplicates and quarantine, and list the late ones."""
     application = control.application(settings, _APPLICATION)
     begun = rule_sets.begun(settings, application, "transactions", tables.SILVER_TRANSACTIONS)
-    known.catch_up(spark, settings, application, control.last_batch(settings, "silver", tables.SILVER_TRANSACTIONS.name))
+    id_index.catch_up(spark, settings, application, control.last_batch(settings, "silver", tables.SILVER_TRANSACTIONS.name))
 
     def process(rows: DataFrame, first: int, last: int) -> None:
         rules = begun.rules if begun and last <= begun.last else read_rules("transactions")
         judged = transactions.judge_transactions(rows, rules).localCheckpoint()
-        marked = transactions.mark_duplicates(judged, known.known_rows(judged, settings, first)).localCheckpoint()
+        marked = transactions.mark_duplicates(judged, id_index.known_rows(judged, settings, first)).localCheckpoint()
         facts = marked.groupBy("_batch").agg(
             F.count("*").alias("input"),
             F.count_if("is_first").alias("output"),
@@ -85,13 +87,13 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
         )
         rule_sets.begin(settings, application, tables.SILVER_TRANSACTIONS, rules, last)
         if sums["output"]:
-            known.add_entries(first_rows, settings, application, last)
+            id_index.add_entries(first_rows, settings, application, last)
         for table, output, is_some in outputs:
             if is_some:
                 sinks.append_batches(output, settings, table, application, last)
         newest = max((at for at in (before, *(from_micros(row["newest"]) for row in counts)) if at is not None), default=None)
         _record(settings, run_id, application, tables.SILVER_TRANSACTIONS, first, last, rules.version, sums, newest)
-        known.compact(rows.sparkSession, settings)
+        id_index.compact(rows.sparkSession, settings)
 
     return _process_new_batches(spark, settings, tables.BRONZE_TRANSACTIONS, tables.SILVER_TRANSACTIONS, process, begun)
 
@@ -158,7 +160,7 @@ def _process_new_batches(
     def done() -> int:
         return control.last_batch(settings, "silver", silver.name)
 
-    stream = sources.stream_table(spark, settings, bronze, written.version_after(settings, bronze, done()))
+    stream = sources.stream_table(spark, settings, bronze, scope.version_after(settings, bronze, done()))
     take = batches.take_new(settings, bronze, silver.name, done, process, begun=begun.last if begun else 0)
     return sources.start_once(stream.writeStream.queryName(silver.name).foreachBatch(take), settings, _APPLICATION, bronze)
 
@@ -189,11 +191,11 @@ def _newest_event(settings: Settings) -> datetime | None:
     """
     done = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)[-1:]
     backfilled = backfills.last_rebuild(settings, tables.SILVER_TRANSACTIONS)
-    known = backfilled if backfilled and (not done or backfilled["last_batch"] >= done[0]["last_batch"]) else done[0] if done else None
-    since = backfilled["version"] if backfilled and known is backfilled else -1  # of other topics no event time is recorded
+    id_index = backfilled if backfilled and (not done or backfilled["last_batch"] >= done[0]["last_batch"]) else done[0] if done else None
+    since = backfilled["version"] if backfilled and id_index is backfilled else -1  # of other topics no event time is recorded
     sql = _NEWEST_REDRIVEN.substitute(version=since)
     redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), sql, tables.REDRIVES)
-    moments = [known["_newest_event_at"] if known else None, redriven["newest"][0].as_py()]
+    moments = [id_index["_newest_event_at"] if id_index else None, redriven["newest"][0].as_py()]
     return max((moment for moment in moments if moment is not None), default=None)
 
 

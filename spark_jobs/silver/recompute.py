@@ -10,10 +10,10 @@ from operator import and_
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.silver import history, known, transactions
-from spark_jobs.silver.corrections import PLACE
+from spark_jobs.control.corrections import PLACE
+from spark_jobs.lake.tables import ARRIVAL
+from spark_jobs.silver import history, id_index, transactions
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.tables import ARRIVAL
 
 
 def within(rows: DataFrame, places: DataFrame) -> DataFrame:
@@ -102,7 +102,7 @@ def late_rows(silver: DataFrame, newest: DataFrame, since: int, lateness_seconds
 
 def missing_entries(first: DataFrame, index: DataFrame) -> DataFrame:
     """The entries of silver.transaction_ids that these rows of silver.transactions need and do not have."""
-    needed = known.entries(first)
+    needed = id_index.entries(first)
     return needed.join(index, on=needed.columns, how="left_anti").withColumn("_is_gone", F.lit(False))
 
 

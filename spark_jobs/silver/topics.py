@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from spark_jobs import tables
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
 from spark_jobs.silver import history
-from spark_jobs.tables import Table
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from expectations.row_rules import RuleSet, read_rules
+from spark_jobs.lake.tables import ARRIVAL, SILVER_TRANSACTIONS
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
-from spark_jobs.tables import ARRIVAL, SILVER_TRANSACTIONS
 
 TEXTS = ["transactionId", "accountId", "customerId", "eventTimeFormatted", "type", "operation"]
 NUMBERS = ["eventTime", "amount", "balance"]

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from include.spark.class_archive import fill_bronze
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.benchmarks import backfill, explain, gold_history, history, ingestion
 
 STEPS = (["silver"], ["gate", "bronze"], ["gate", "silver"], ["gold"], ["gate", "gold"], ["release"])

@@ -12,9 +12,9 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from include.spark.class_archive import fill_bronze
-from spark_jobs import tables
-from spark_jobs.settings import read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import read_settings
 from tests.benchmarks.gate_cost import SET_CHILD_SUBREAPER, Step, run
 
 ALL = "backfill --start 2000-01-01 --end 2100-01-01"

@@ -15,11 +15,12 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import control, sinks, sources, tables
+from spark_jobs import control
 from spark_jobs.gold import account_days, districts, enrichment, pairs, sessions, totals, windows
-from spark_jobs.session import start_session
-from spark_jobs.settings import ROOT, Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.session import start_session
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from tests.benchmarks.history import MOMENT, PARTITIONS, environment, size_of
 
 ROWS_A_BATCH, BATCHES_A_RUN, LATE_ONE_IN, DUPLICATE_ONE_IN = 10_000, 20, 1_000, 100

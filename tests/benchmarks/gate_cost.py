@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from include.producer import Disturbances, generated_sources, plan_messages, publish
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 from tests.brokers import running_broker
 
 SMALL_BATCH = 500

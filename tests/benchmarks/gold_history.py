@@ -22,13 +22,14 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import control, sinks, sources, tables
+from spark_jobs import control
 from spark_jobs.gold import account_days, districts, enrichment, job, sessions, totals, windows
-from spark_jobs.layout import SMALL_PAGES, order_of
-from spark_jobs.session import start_session
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import known
-from spark_jobs.tables import Table
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.layout import SMALL_PAGES, order_of
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.session import start_session
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.silver import id_index
 from tests.benchmarks import explain
 from tests.benchmarks.history import PARTITIONS, Measured, environment, link_copy, median, note_use, run_job, size_of
 
@@ -143,7 +144,7 @@ def make_history(home: Path, count: int, new_rows: int) -> None:
     tables.ensure_tables(settings, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
     spark = start_session(settings, "history", {"spark.driver.memory": "6g"})
     begun = time.monotonic()
-    with sinks.configured(spark, known.SESSION):
+    with sinks.configured(spark, id_index.SESSION):
         silver = transactions(spark, count, late_one_in(ONE_IN, "late", most=2 * DAY_MS))
         ordered = silver.repartitionByRange(1 + count // (2 * ROWS_A_FILE), *tables.ARRIVAL).sortWithinPartitions(*tables.ARRIVAL)
         append(settings, tables.SILVER_TRANSACTIONS, ordered, "silver")

@@ -24,10 +24,11 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import control, sinks, tables
-from spark_jobs.session import start_session
-from spark_jobs.settings import ROOT, Settings, read_settings
-from spark_jobs.silver import known
+from spark_jobs import control
+from spark_jobs.lake import sinks, tables
+from spark_jobs.runtime.session import start_session
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from spark_jobs.silver import id_index
 
 PARTITIONS = 5
 ONE_IN = 100
@@ -79,11 +80,11 @@ def make_history(settings_of: dict[str, str], count: int, new_rows: int) -> None
     settings = read_settings(settings_of)
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
     spark = start_session(settings, "history")
-    for name, value in known.SESSION.items():
+    for name, value in id_index.SESSION.items():
         spark.conf.set(name, value)
     rows = sinks.in_order(history_rows(spark, count), tables.ARRIVAL, count)
     sinks.append_batches(rows, settings, tables.SILVER_TRANSACTIONS, "silver", 1)
-    known.catch_up(spark, settings, "silver", 1)
+    id_index.catch_up(spark, settings, "silver", 1)
     spark.stop()
     done = {"job": "silver", "table": "silver.transactions", "first_batch": 1, "last_batch": 1}
     done |= {"_newest_event_at": datetime.fromtimestamp(MOMENT / 1000, UTC)}

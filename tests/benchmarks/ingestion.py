@@ -21,10 +21,11 @@ from deltalake import DeltaTable
 
 from include.producer import generated_sources, plan_messages
 from include.stack.processes import mark
-from spark_jobs import control, tables
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from spark_jobs.settings import ROOT, Settings, read_settings
 from tests.brokers import running_broker
 
 MESSAGES = 50_000  # different ones, sent again and again

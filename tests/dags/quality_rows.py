@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from spark_jobs import tables
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
 
 Row = dict[str, Any]
 

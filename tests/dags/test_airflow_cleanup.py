@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from include import airflow_cleanup
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import ROOT, read_settings
 
 # Runs in processes of their own: Airflow reads its settings while it is imported.
 FILL = """

@@ -16,8 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 from include.orchestration.alerts import alerts, once_per_release
 from include.orchestration.progress import refuse_stale_release
 from spark_jobs import control
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import BRONZE_TRANSACTIONS, LAYERS, RELEASES, ensure_tables
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LAYERS, RELEASES, ensure_tables
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.dags.task_instance import TaskInstance
 from tests.listeners import HOST, MailServer, Webhook, listening, port_of
 

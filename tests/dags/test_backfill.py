@@ -19,8 +19,8 @@ from include.orchestration.defaults import NO_BACKFILL, dag_of_run
 from include.orchestration.grants import DAY, Run
 from include.orchestration.jobs import job, spark_job
 from spark_jobs import control
-from spark_jobs.settings import read_settings
-from spark_jobs.tables import BACKFILL_GRANTS, GOLD, REBUILT
+from spark_jobs.lake.tables import BACKFILL_GRANTS, GOLD, REBUILT
+from spark_jobs.runtime.settings import read_settings
 from tests.dags.fake_spark import FakeSparkSubmit
 from tests.dags.task_instance import TaskInstance
 

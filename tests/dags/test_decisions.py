@@ -17,11 +17,11 @@ from include.orchestration.decisions import AskForDecision, decision_run_id, que
 from include.orchestration.jobs import Job
 from include.orchestration.progress import has_new_batches
 from spark_jobs import control
-from spark_jobs.decisions import decide
-from spark_jobs.one_line import LONGEST
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import GOLD, QUALITY_RESULTS, SILVER, ensure_tables
-from spark_jobs.verdicts import CHOICES
+from spark_jobs.control.verdicts import CHOICES
+from spark_jobs.lake.tables import GOLD, QUALITY_RESULTS, SILVER, ensure_tables
+from spark_jobs.releases.decisions import decide
+from spark_jobs.runtime.one_line import LONGEST
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.dags.task_instance import TaskInstance
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -20,10 +20,10 @@ from include.orchestration import ingestion, services
 from include.orchestration.services import KeepRunning, SupervisionTrigger, keep_running
 from include.orchestration.supervision import GaveUpError, Supervisor
 from spark_jobs import run
-from spark_jobs.service import control, heartbeat
+from spark_jobs.runtime.settings import read_settings
+from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION, LIVE, SERVICES, Service
-from spark_jobs.settings import read_settings
 
 TOPICS = ("transactions", "customers", "accounts")
 NOW = 1_700_000_000.0
@@ -52,7 +52,7 @@ def test_a_stuck_stream_is_found_by_its_waiting_records() -> None:
 
 def test_a_heartbeat_is_told_with_what_it_has() -> None:
     rates = {"lag_seconds": 1.6, "arrival_rate": 50.2, "processing_rate": 51.0, "limit": 10000}
-    told = control.lines_of(
+    told = desired_state.lines_of(
         beating(
             transactions={"state": "running", "pace": "keeping up", "batch": 7, "lag_records": 120, "progressed_at": NOW, **rates},
             totals={"state": "running", "batch": 4, "lag_records": 0, "progressed_at": NOW, "watermark": "2013-01-01T00:00:00Z"},
@@ -79,7 +79,7 @@ def test_an_application_of_the_version_before_is_found_where_it_was(home: Path) 
     found = heartbeat.read_one(read_settings(), INGESTION, "bronze")
     assert found
     assert (found.is_alive(), found.parts) == (True, {"customers": {"state": "running", "batch": 7}})
-    assert control.read_wanted(read_settings(), INGESTION).state == control.STAND_STILL
+    assert desired_state.read_wanted(read_settings(), INGESTION).state == desired_state.STAND_STILL
 
 
 @EACH

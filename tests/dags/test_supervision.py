@@ -15,9 +15,9 @@ import pytest
 
 from include.orchestration import supervision
 from include.orchestration.supervision import GaveUpError, Supervisor
-from spark_jobs.service import control, heartbeat
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.services import INGESTION, SERVICES, Service
-from spark_jobs.settings import Settings, read_settings
 
 APPLICATION = """
 import pathlib, sys, time
@@ -78,7 +78,7 @@ class Stage:
         return self.runs() not in (None, killed)
 
     def ask(self, action: str, why: str = "") -> None:
-        control.run(self.settings, self.service, action, "ann", why, 20)
+        desired_state.run(self.settings, self.service, action, "ann", why, 20)
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_it_stands_still_for_as_long_as_somebody_wants_it_to(stage: Stage, super
         "stands still: asked for by ann at 20" in line and f": new disks; trigger {stage.service.control_dag} with" in line for line in told
     )
     others = [service for service in SERVICES.values() if service != stage.service]
-    assert [control.read_wanted(stage.settings, service) for service in others] == [control.Wanted()]
+    assert [desired_state.read_wanted(stage.settings, service) for service in others] == [desired_state.Wanted()]
     fresh = stage.supervisor()  # also after Airflow was started again
     assert [len(fresh.step()) for _ in range(2)] == [1, 0]
     assert len(stage.starts()) == 1
@@ -230,7 +230,7 @@ def test_it_stands_still_for_as_long_as_somebody_wants_it_to(stage: Stage, super
 def test_a_stop_is_heeded_by_one_that_was_just_being_started(stage: Stage, supervisor: Supervisor) -> None:
     stage.plan("slow 1")
     step_until(supervisor, stage.starts)
-    control.ask(stage.settings, stage.service, control.STAND_STILL, "ann", "")
+    desired_state.ask(stage.settings, stage.service, desired_state.STAND_STILL, "ann", "")
     told = step_until(supervisor, lambda: (beat := stage.beat()) and beat.state == heartbeat.ENDED)
     step_until(supervisor, lambda: True)
     assert len(stage.starts()) == 1, told

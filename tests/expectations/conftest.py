@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import tables
-from spark_jobs.settings import Settings
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.publishing import publish
 from tests.expectations.warehouse import good_rows, settings_of, write
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from spark_jobs import control, releases
-from spark_jobs.settings import Settings
-from spark_jobs.tables import LAYERS, QUALITY_RESULTS, RELEASES, SILVER_TRANSACTIONS
-from spark_jobs.written import source_of
+from spark_jobs import control
+from spark_jobs.control.scope import source_of
+from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS, RELEASES, SILVER_TRANSACTIONS
+from spark_jobs.releases import releases
+from spark_jobs.runtime.settings import Settings
 from tests.aging import follow
 from tests.expectations.warehouse import at, bronze, daily, run_of, transaction, write
 

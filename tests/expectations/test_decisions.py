@@ -9,10 +9,14 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs import backfill, control, decisions, gates, leases, releases, rollback, verdicts
-from spark_jobs.errors import GateClosed, SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES, BRONZE, DECISIONS, GOLD, LAYERS, QUALITY_RESULTS, SILVER, Table
+from spark_jobs import control
+from spark_jobs.control import verdicts
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, GOLD, LAYERS, QUALITY_RESULTS, SILVER, Table
+from spark_jobs.releases import decisions, gates, releases, rollback
+from spark_jobs.reprocessing import backfill
+from spark_jobs.runtime.errors import GateClosed, SettingsError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.warehouse import LOADED, at, bronze, good_rows, run_of, settings_of, transaction, write
 
 Copy = Callable[[], Settings]

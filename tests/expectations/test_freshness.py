@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from include.orchestration import progress
-from spark_jobs import control, gates
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE, LAYERS, QUALITY_RESULTS, RELEASES, Table
+from spark_jobs import control
+from spark_jobs.lake.tables import BRONZE, LAYERS, QUALITY_RESULTS, RELEASES, Table
+from spark_jobs.releases import gates
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.test_gates import run_gate
 from tests.expectations.warehouse import LOADED, at, bronze, run_of, write
 

@@ -14,11 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from expectations import gate
 from expectations.suites import SuiteError, read_suite
-from spark_jobs import control, gates
-from spark_jobs.errors import GateClosed, LedgerError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import LAYERS, QUALITY_RESULTS, SILVER, ensure_tables
-from spark_jobs.written import find_written, version_upto
+from spark_jobs import control
+from spark_jobs.control.scope import find_written, version_upto
+from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS, SILVER, ensure_tables
+from spark_jobs.releases import gates
+from spark_jobs.runtime.errors import GateClosed, LedgerError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.warehouse import LOADED, at, bronze, good_rows, quarantined, run_of, settings_of, table_named, transaction, write
 
 pytestmark = pytest.mark.xdist_group("expectations")

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from expectations.limited import NoAnswer, call_limited
-from spark_jobs import control, gates
-from spark_jobs.errors import GateClosed
-from spark_jobs.settings import Settings
-from spark_jobs.tables import LAYERS, QUALITY_RESULTS
-from spark_jobs.written import Written, open_query
+from spark_jobs import control
+from spark_jobs.control.scope import Written, open_query
+from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
+from spark_jobs.releases import gates
+from spark_jobs.runtime.errors import GateClosed
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.warehouse import LOADED, settings_of, table_named
 
 pytestmark = pytest.mark.xdist_group("expectations")

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from include.reader import QueryError, ReleaseReader, open_release
 from spark_jobs import control
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BRONZE_TRANSACTIONS, DAILY_TOTALS, RELEASES, SILVER_TRANSACTIONS
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, DAILY_TOTALS, RELEASES, SILVER_TRANSACTIONS
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish
 from tests.expectations.warehouse import at, bronze, settings_of, write
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from spark_jobs import control, tables
-from spark_jobs.releases import has_unreleased_batches, publish
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BATCHES
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import BATCHES
+from spark_jobs.releases.releases import has_unreleased_batches, publish
+from spark_jobs.runtime.settings import Settings
 from tests.aging import follow
 from tests.expectations.test_gates import new_batch, run_gate
 from tests.expectations.warehouse import LOADED, at, good_rows, run_of, transaction, write

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from expectations.suites import FOLDER
 from spark_jobs import run
-from spark_jobs.settings import Settings
-from spark_jobs.tables import LAYERS
+from spark_jobs.lake.tables import LAYERS
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.test_gates import run_gate
 from tests.expectations.warehouse import FIRST_VERSION, LOADED, good_rows, run_of, table_named, write
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs import releases
-from spark_jobs.errors import GateClosed
-from spark_jobs.settings import Settings
-from spark_jobs.tables import BY_NAME, ENRICHED_TRANSACTIONS, GOLD, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+from spark_jobs.lake.tables import BY_NAME, ENRICHED_TRANSACTIONS, GOLD, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, Table
+from spark_jobs.releases import releases
+from spark_jobs.runtime.errors import GateClosed
+from spark_jobs.runtime.settings import Settings
 from tests.aging import follow
 from tests.expectations.publishing import one_more, pass_gates, publish
 from tests.expectations.warehouse import at, good_rows, version_of, write

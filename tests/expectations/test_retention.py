@@ -11,13 +11,16 @@ from deltalake import DeltaTable
 
 from include.account import close_account
 from include.reader import QueryError, ReleaseReader, open_release
-from spark_jobs import control, decisions, kept, leases, releases, retention, run, upkeep
-from spark_jobs.errors import LeaseHeld, LedgerError, SettingsError
-from spark_jobs.releases import newest_release
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.spared import spared
-from spark_jobs.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, GOLD, RELEASES, SILVER_TRANSACTIONS, ensure_tables
-from spark_jobs.verdicts import newest_verdicts
+from spark_jobs import control, run
+from spark_jobs.control.verdicts import newest_verdicts
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, GOLD, RELEASES, SILVER_TRANSACTIONS, ensure_tables
+from spark_jobs.releases import archive, decisions, releases, retention
+from spark_jobs.releases.releases import newest_release
+from spark_jobs.runtime.errors import LeaseHeld, LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.upkeep import table_upkeep
+from spark_jobs.upkeep.versions_in_use import spared
 from tests.aging import age
 from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, pass_gates, publish, released_on
 from tests.expectations.warehouse import good_rows, run_of, write
@@ -46,7 +49,7 @@ def overwrite_and_vacuum(settings: Settings) -> None:
 def test_releases_expire_but_for_the_newest_and_those_that_are_kept(copy_home: Copy) -> None:
     settings = copy_home()
     released_on(settings, days_ago(40), days_ago(30), days_ago(20), days_ago(10))
-    kept.keep(settings, 2)
+    archive.keep(settings, 2)
 
     def numbers(now: datetime, days: int = 7) -> list[int]:
         return [release.release_id for release in retention.expired(replace(settings, release_days=days), now)]
@@ -97,10 +100,10 @@ def test_what_a_person_releases_days_after_its_gate_closed_is_there(copy_home: C
     judged = {name: int(row["version"]) for name, row in newest_verdicts(settings).items()}
     for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS):
         assert DeltaTable(str(table.path(settings))).optimize.compact()["numFilesRemoved"]
-    monkeypatch.setattr(upkeep, "plan", lambda *_: [])  # joining by Spark is not what this is about
+    monkeypatch.setattr(table_upkeep, "plan", lambda *_: [])  # joining by Spark is not what this is about
     for table in EVERY_TABLE:
         age(settings, table, days=10)
-        upkeep.tend(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
+        table_upkeep.tend(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
 
     decisions.decide(settings, "release anyway", "Ada", "the numbers are right")
     assert releases.publish(settings) == 2
@@ -116,7 +119,7 @@ def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:
     layouts = {table.name: DeltaTable(str(table.path(settings))) for table in EVERY_TABLE}
     stale = settings.warehouse / "releases/.draft-1/gold/daily_totals"  # of a process that died
     stale.mkdir(parents=True)
-    folder = kept.keep(settings, 1)
+    folder = archive.keep(settings, 1)
     assert folder == settings.warehouse / "releases/1"
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
     for name, source in layouts.items():
@@ -128,7 +131,7 @@ def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:
     assert everything(open_release(settings, 1)) == before
     assert close_account(settings, newest_release(settings)).differences == []
     versions = {path: DeltaTable(str(path)).version() for path in folder.glob("*/*")}
-    kept.keep(settings, 1)
+    archive.keep(settings, 1)
     assert {path: DeltaTable(str(path)).version() for path in folder.glob("*/*")} == versions
     assert len(versions) == len(EVERY_TABLE)
 
@@ -136,7 +139,7 @@ def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:
     with pytest.raises(QueryError, match=r"^the file .*\.parquet of this release is gone: open a newer release, or one that is kept$"):
         everything(open_release(settings, 1))
     with pytest.raises(LedgerError, match=r"^bronze\.accounts: version 1 cannot be copied \(.*\): keep a newer release$"):
-        kept.keep(settings, 1)
+        archive.keep(settings, 1)
     assert list(folder.parent.iterdir()) == []
 
 
@@ -147,8 +150,8 @@ def test_a_copy_that_is_not_complete_is_not_kept(copy_home: Copy) -> None:
     wrong[-1]["rows"] += 1
     control.append(settings, RELEASES, wrong)
     with pytest.raises(LedgerError, match=rf"{wrong[-1]['table']}: copied \d+ rows, expected {wrong[-1]['rows']} as the release tells"):
-        kept.keep(settings, 2)
-    assert not kept.is_kept(settings, 2)
+        archive.keep(settings, 2)
+    assert not archive.is_kept(settings, 2)
     assert list((settings.warehouse / "releases").iterdir()) == []
 
 
@@ -171,7 +174,7 @@ def test_the_command_keeps_and_publishes_nothing(
     gold_follows(settings, 3)
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     assert run.main(["release", "--keep", "1"]) == 0
-    assert kept.is_kept(settings, 1)
+    assert archive.is_kept(settings, 1)
     assert newest_release(settings).release_id == 1
     assert run.main(["release", "--keep", "2"]) == 1
     assert caplog.messages[-1] == "there is no release 2: found 1"

@@ -9,10 +9,12 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from expectations.gate import Judgement
-from spark_jobs import control, decisions, gates, leases, releases, rollback, run
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import DECISIONS, GOLD, QUALITY_RESULTS, RELEASES, SILVER, SILVER_OWNED, SILVER_TRANSACTIONS
+from spark_jobs import control, run
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import DECISIONS, GOLD, QUALITY_RESULTS, RELEASES, SILVER, SILVER_OWNED, SILVER_TRANSACTIONS
+from spark_jobs.releases import decisions, gates, releases, rollback
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.publishing import one_more, pass_gates, publish
 from tests.expectations.test_decisions import rows_of
 from tests.expectations.warehouse import LOADED, at, transaction, write

@@ -15,7 +15,7 @@ import pytest
 
 from include.reader.__main__ import main
 from include.reader.layout import lay_out
-from spark_jobs.settings import ROOT, Settings
+from spark_jobs.runtime.settings import ROOT, Settings
 from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
 
 Copy = Callable[[], Settings]

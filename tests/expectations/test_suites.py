@@ -12,8 +12,8 @@ from expectations.gate import Judgement, judge_profiles
 from expectations.profile import Profile, Query, measure_table
 from expectations.suites import FOLDER, Suite, read_suite
 from spark_jobs import control
-from spark_jobs.tables import HOLES, LAYERS
-from spark_jobs.written import Written, open_query
+from spark_jobs.control.scope import Written, open_query
+from spark_jobs.lake.tables import HOLES, LAYERS
 from tests.expectations.cases import CASES
 from tests.expectations.changes import Case
 from tests.expectations.warehouse import LOADED, at, bronze, good_rows, settings_of, table_named, write

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_jobs import control, tables
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings, read_settings
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]

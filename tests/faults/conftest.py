@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from include.stack.processes import mark
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.brokers import running_broker
 
 

@@ -20,11 +20,12 @@ from deltalake import DeltaTable
 from include.orchestration.supervision import Supervisor
 from include.stack import kafka
 from include.stack.processes import find_all
-from spark_jobs import control, tables
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION
-from spark_jobs.settings import Settings
 from tests.integration.ledger import await_that
 
 SEED = int(os.environ.get("LEDGER_TEST_SEED", "1"))

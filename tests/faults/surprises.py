@@ -7,8 +7,8 @@ from functools import cached_property
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_jobs.tables import Table
-from spark_jobs.topics import ensure_topics
+from spark_jobs.kafka.topics import ensure_topics
+from spark_jobs.lake.tables import Table
 from tests.integration.ledger import await_that
 
 Headers = list[tuple[str, str | bytes | None]]

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from include.stack import kafka
 from spark_jobs.bronze import lag
+from spark_jobs.kafka.topics import ensure_topics
+from spark_jobs.runtime.settings import ROOT, Settings
 from spark_jobs.service import heartbeat
-from spark_jobs.settings import ROOT, Settings
-from spark_jobs.topics import ensure_topics
 from tests.faults import harness
 from tests.faults.harness import SEED, Sent, Watched
 from tests.integration.ledger import await_that

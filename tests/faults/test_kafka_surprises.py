@@ -15,11 +15,12 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from deltalake import DeltaTable
 
-from spark_jobs import control, leases, tables
+from spark_jobs import control
 from spark_jobs.bronze import offsets
 from spark_jobs.bronze.checkpoints import open_checkpoint
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS, Table
+from spark_jobs.lake import leases, tables
+from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS, Table
+from spark_jobs.runtime.errors import LedgerError, SettingsError
 from tests.brokers import running_broker
 from tests.faults.surprises import Headers, Place, Sent
 from tests.integration.ledger import Ledger, await_that

@@ -11,13 +11,14 @@ import pytest
 from deltalake import DeltaTable
 
 from include.account import ingested
-from spark_jobs import control, tables
+from spark_jobs import control
 from spark_jobs.bronze import acceptance
 from spark_jobs.bronze.fetches import Fetches
-from spark_jobs.errors import SettingsError
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS
+from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from spark_jobs.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS
 from tests.brokers import running_broker
 from tests.faults.surprises import Sent
 from tests.integration.ledger import Ledger, await_that

@@ -17,9 +17,9 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
 from include.stack.processes import find_all
+from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from spark_jobs.settings import Settings, read_settings
 from tests.clusters import running_cluster
 from tests.faults import harness
 from tests.faults.harness import SEED

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from include.stack import airflow
 from include.stack.endpoints import read_endpoints
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 PATIENCE = 30_000  # milliseconds; the pages are quick, a busy machine is not

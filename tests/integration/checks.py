@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from include.producer import INJECTED_HEADER, Message
-from spark_jobs import control, tables
-from spark_jobs.tables import Table
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
 from tests.integration import oracle
 from tests.integration.ledger import Ledger, Row
 

@@ -12,7 +12,7 @@ from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.brokers import running_broker
 from tests.integration import waves
 from tests.integration.ledger import ALL_STEPS, Ledger

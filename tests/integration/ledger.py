@@ -19,9 +19,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from include.stack.processes import find_all, mark, stop, wait_for_end
-from spark_jobs import tables
-from spark_jobs.settings import ROOT, Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 Row = dict[str, Any]
 JOB_SECONDS = 480  # a busy machine may be slow; a job that waits for ever is found nevertheless

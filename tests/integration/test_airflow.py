@@ -15,11 +15,11 @@ from include.producer import Disturbances, generated_sources, plan_messages, pub
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
-from spark_jobs.releases import newest_release
-from spark_jobs.service import control, heartbeat
+from spark_jobs.releases.releases import newest_release
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION
-from spark_jobs.settings import Settings
 from tests.integration import personal
 from tests.integration.ledger import await_that
 
@@ -82,7 +82,7 @@ def bronze_outlives_its_run_and_stops_when_asked(settings: Settings, api: Airflo
     stopped = api.trigger("bronze_control", {"action": "stop", "why": "new disks"})
     assert api.wait_for_run("bronze_control", stopped, 300, Clock()) == "success"
     assert (beat(settings).is_alive(), beat(settings).facts["exit_code"]) == (False, 0)
-    assert control.read_wanted(settings, INGESTION).told().startswith("admin at ")
+    assert desired_state.read_wanted(settings, INGESTION).told().startswith("admin at ")
     restarted = api.trigger("bronze_control", {"action": "restart"})
     assert api.wait_for_run("bronze_control", restarted, 300, Clock()) == "success"
     assert beat(settings).is_alive()

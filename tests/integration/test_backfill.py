@@ -9,8 +9,9 @@ from deltalake import DeltaTable
 
 from include.account import close_account
 from include.producer import Message
-from spark_jobs import backfills, tables
-from spark_jobs.releases import newest_release
+from spark_jobs.control import backfills
+from spark_jobs.lake import tables
+from spark_jobs.releases.releases import newest_release
 from tests.integration.checks import assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Broker, Wave
 from tests.integration.ledger import ALL_STEPS, Ledger, await_that

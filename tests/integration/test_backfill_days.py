@@ -15,9 +15,9 @@ from include.producer import Disturbances, generated_sources, plan_messages, pub
 from include.stack.airflow_api import AirflowApi
 from include.stack.processes import environment_of, find_all, find_part
 from spark_jobs import control
-from spark_jobs.releases import has_unreleased_batches, latest_release, newest_release
-from spark_jobs.settings import ROOT, Settings
-from spark_jobs.tables import DAILY_TOTALS, SILVER_TRANSACTIONS
+from spark_jobs.lake.tables import DAILY_TOTALS, SILVER_TRANSACTIONS
+from spark_jobs.releases.releases import has_unreleased_batches, latest_release, newest_release
+from spark_jobs.runtime.settings import ROOT, Settings
 from tests.integration.ledger import ALL_STEPS, Ledger, await_that
 from tests.integration.waves import new
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 from tests.clusters import MASTER, WORKER, Cluster, running_cluster
 from tests.wire import is_answered
 

@@ -19,9 +19,9 @@ from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from spark_jobs import control
-from spark_jobs.releases import latest_release, newest_release
-from spark_jobs.settings import Settings
-from spark_jobs.tables import DECISIONS, GOLD, SILVER
+from spark_jobs.lake.tables import DECISIONS, GOLD, SILVER
+from spark_jobs.releases.releases import latest_release, newest_release
+from spark_jobs.runtime.settings import Settings
 from tests.integration.browser import keep, logged_in
 from tests.integration.conftest import WEBHOOK_TOKEN, Alerts
 from tests.integration.ledger import Ledger, await_that

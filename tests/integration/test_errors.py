@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import control, tables
+from spark_jobs import control
+from spark_jobs.lake import tables
 from tests.integration.ledger import Ledger
 
 pytestmark = pytest.mark.integration

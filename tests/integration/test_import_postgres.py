@@ -11,10 +11,10 @@ import pytest
 
 from include.stack import postgres
 from include.stack.shutdown import stop_parts
-from spark_jobs import tables
 from spark_jobs.bronze import imports
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.settings import Settings, endpoints_file, read_settings
+from spark_jobs.lake import tables
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, endpoints_file, read_settings
 from tests.integration.ledger import Ledger, Row
 
 pytestmark = pytest.mark.integration

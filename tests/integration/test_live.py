@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import tables
-from spark_jobs.service import control, heartbeat
+from spark_jobs.lake import tables
+from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.services import LIVE
 from tests.integration.ledger import Ledger, await_that
 from tests.spark.live import arrive
@@ -25,7 +25,7 @@ def test_live_from_a_savepoint_over_a_kill_back_to_the_savepoint(tmp_path: Path)
         ledger.run("savepoint create first")
         _, errors = live.communicate(timeout=60)
     assert (live.returncode, "Traceback" in errors) == (0, False), errors
-    assert control.read_wanted(ledger.settings, LIVE).state == control.RUN
+    assert desired_state.read_wanted(ledger.settings, LIVE).state == desired_state.RUN
     first = contents(ledger)
 
     arrive(ledger.settings, 2, ("c", "2024-01-02 10:00:00"), ("late", "2023-01-01 00:00:00"))

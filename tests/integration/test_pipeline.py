@@ -4,8 +4,9 @@ import pytest
 
 from include.account import close_account
 from include.producer import Message
-from spark_jobs import control, tables
-from spark_jobs.releases import newest_release
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.releases.releases import newest_release
 from tests.integration import oracle
 from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Wave

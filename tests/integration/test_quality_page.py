@@ -15,8 +15,9 @@ from include.producer import publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
-from spark_jobs import control, tables
-from spark_jobs.settings import Settings
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import Settings
 from tests.integration import personal
 from tests.integration.browser import keep, logged_in
 from tests.integration.ledger import Ledger

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from include.account import close_account
-from spark_jobs import tables
-from spark_jobs.releases import has_unreleased_batches, newest_release
+from spark_jobs.lake import tables
+from spark_jobs.releases.releases import has_unreleased_batches, newest_release
 from tests.integration import oracle
 from tests.integration.checks import assert_gold_follows, assert_rows
 from tests.integration.conftest import Wave

@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from include.producer import Message
-from spark_jobs import control, leases, tables
+from spark_jobs import control
 from spark_jobs.bronze.checkpoints import open_checkpoint
-from spark_jobs.tables import Table
+from spark_jobs.lake import leases, tables
+from spark_jobs.lake.tables import Table
 from tests.brokers import running_broker
 from tests.integration import waves
 from tests.integration.checks import assert_bronze_is, assert_silver_follows

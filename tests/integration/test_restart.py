@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from include.producer import Message
-from spark_jobs import tables
+from spark_jobs.lake import tables
+from spark_jobs.lake.versions import operation_of
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from spark_jobs.versions import operation_of
 from tests.integration import waves
 from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Broker, Wave

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from include.stack import airflow, lifecycle
 from include.stack.airflow_api import AirflowApi
 from include.stack.processes import alive, find_all, find_part, start
-from spark_jobs.settings import ROOT
-from spark_jobs.topics import SOURCE_TOPICS
+from spark_jobs.kafka.topics import SOURCE_TOPICS
+from spark_jobs.runtime.settings import ROOT
 from tests.integration.ledger import await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]

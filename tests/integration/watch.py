@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from deltalake import DeltaTable
 
 from include.reader import ReleaseReader, open_release
-from spark_jobs import control, tables
-from spark_jobs.settings import Settings
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import Settings
 
 COUNTS = {
     "bronze": "select count(*) as n from bronze.transactions",

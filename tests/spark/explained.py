@@ -4,10 +4,11 @@ import json
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import tables
+from spark_jobs.control import corrections
 from spark_jobs.gold import job as gold
-from spark_jobs.settings import Settings
-from spark_jobs.silver import corrections, redrive, redrive_plan
+from spark_jobs.lake import tables
+from spark_jobs.reprocessing import redrive, redrive_plan
+from spark_jobs.runtime.settings import Settings
 from tests.expectations import publishing
 from tests.frames import at
 from tests.spark import lake

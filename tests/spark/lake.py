@@ -11,11 +11,13 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, tables, written
-from spark_jobs.settings import Settings
-from spark_jobs.silver import job, rule_sets
-from spark_jobs.tables import Table
-from spark_jobs.values import to_rows
+from spark_jobs import control
+from spark_jobs.control import rule_sets, scope
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.values import to_rows
+from spark_jobs.silver import job
 from tests.frames import at
 from tests.gold_model import Found
 from tests.spark.rows import LOADED, Record
@@ -51,7 +53,7 @@ def run_silver(spark: SparkSession, settings: Settings, run_id: str = "run") -> 
     """What `run silver` does, in this session; returns the names of the bronze tables that had something new."""
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.CONTROL))
     rule_sets.register(settings, BRONZE)
-    unread = written.unread_bronze(settings)
+    unread = scope.unread_bronze(settings)
     if unread:
         job.run(spark, settings, run_id, unread)
     return [table.name for table in unread]

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import lifetime, sinks, tables
-from spark_jobs.session import state_conf
-from spark_jobs.settings import Settings
-from spark_jobs.streaming import fingerprint, savepoints, upgrade
-from spark_jobs.streaming.queries import BY_NAME, QUERIES, LiveQuery
-from spark_jobs.streaming.running import Intake, Live, build
-from spark_jobs.times import to_micros
+from spark_jobs.lake import sinks, tables
+from spark_jobs.live import fingerprint, savepoints, upgrade
+from spark_jobs.live.queries import BY_NAME, QUERIES, LiveQuery
+from spark_jobs.live.running import Intake, Live, build
+from spark_jobs.runtime.session import state_conf
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import to_micros
+from spark_jobs.service import run_loop
 from tests.frames import at
 from tests.spark import lake
 from tests.spark.rows import Record, message
@@ -43,10 +44,10 @@ def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuer
     """What `run live --available-now` does, of some queries."""
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
     intake = Intake(spark, settings, available_now=True)
-    assert lifetime.live([intake], lambda _: None, lambda: False)
+    assert run_loop.live([intake], lambda _: None, lambda: False)
     assert intake.error is None, intake.error
     lives = [Live(spark, settings, query, intake, available_now=True) for query in queries]
-    assert not lives or lifetime.live(lives, lambda _: None, lambda: False)
+    assert not lives or run_loop.live(lives, lambda _: None, lambda: False)
     for query in lives:
         assert query.error is None, query.error
     assert all(query.is_at_rest and not query.is_behind for query in lives)  # a stop has nothing to wait for

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from expectations import row_rules
-from spark_jobs import tables
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark.rows import KEYS, MESSAGES

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import tables
+from spark_jobs.lake import tables
 from tests.frames import at, frame, to_json
 
 TRANSACTION: dict[str, Any] = {

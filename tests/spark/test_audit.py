@@ -14,12 +14,15 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import backfill, control, releases, rollback, run, tables
+from spark_jobs import control, run
+from spark_jobs.control import rule_sets
+from spark_jobs.control.scope import source_of
 from spark_jobs.gold import job as gold
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import rule_sets
-from spark_jobs.tables import AUDITS, BY_NAME, Table
-from spark_jobs.written import source_of
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import AUDITS, BY_NAME, Table
+from spark_jobs.releases import releases, rollback
+from spark_jobs.reprocessing import backfill
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark import redrive_cases as cases

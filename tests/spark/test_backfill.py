@@ -18,13 +18,14 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from expectations.row_rules import read_rules
-from spark_jobs import backfill, backfills, dry_run, sinks, tables
-from spark_jobs.backfill import Order
-from spark_jobs.errors import LedgerError
+from spark_jobs.control import backfills, rule_sets
 from spark_jobs.gold import job as gold
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import rule_sets
-from spark_jobs.silver.rebuild import rebuild_silver, stage
+from spark_jobs.lake import sinks, tables
+from spark_jobs.reprocessing import backfill, dry_run
+from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver.topics import TOPICS
 from tests.gold_model import model
 from tests.integration import oracle

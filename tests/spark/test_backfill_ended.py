@@ -14,13 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.row_rules import read_rules
-from spark_jobs import backfill, backfills, control, sinks, tables, written
-from spark_jobs.backfill import Order
+from spark_jobs import control
+from spark_jobs.control import backfills, corrections, rule_sets, scope
+from spark_jobs.control.corrections import Correction
 from spark_jobs.gold import job as gold
-from spark_jobs.settings import read_settings
-from spark_jobs.silver import corrections, outcomes, rule_sets
-from spark_jobs.silver.corrections import Correction
-from spark_jobs.silver.rebuild import rebuild_silver, stage
+from spark_jobs.lake import sinks, tables
+from spark_jobs.reprocessing import backfill, outcomes
+from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
+from spark_jobs.runtime.settings import read_settings
 from spark_jobs.silver.topics import TOPICS
 from tests.integration import oracle
 from tests.spark import lake
@@ -96,7 +98,7 @@ def judge(own: Judged) -> dict[str, int]:
     rows = [
         verdict | {"layer": table.layer, "table": name, "suite": name, "version": versions[name], "_last_batch": last}
         for name, table in tables.BY_NAME.items()
-        for last in [control.last_batch(own.settings, "silver", f"silver.{written.source_of(table)}")]
+        for last in [control.last_batch(own.settings, "silver", f"silver.{scope.source_of(table)}")]
     ]
     control.append(own.settings, tables.QUALITY_RESULTS, rows)
     return versions
@@ -121,7 +123,7 @@ def test_a_step_that_died_after_its_last_write_of_silver_is_recorded_with_what_i
     assert place in corrections.in_effect(settings, tables.SILVER_TRANSACTIONS)
     own.take(spark, range(4, 5), random.Random(4), judged_newer=True)
     cases.assert_silver(settings, own.log)
-    first = {each.table.name: each.first_batch for each in written.find_written(settings, "silver")[0]}
+    first = {each.table.name: each.first_batch for each in scope.find_written(settings, "silver")[0]}
     assert {first[table.name] for table in (TOPICS[0].silver, TOPICS[0].quarantine)} == {1}
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from expectations.row_rules import read_rules
-from spark_jobs import tables
+from spark_jobs.lake import tables
 from spark_jobs.silver.transactions import judge_transactions, mark_duplicates
 from tests.frames import assert_same, frame
 from tests.spark.rows import LOADED, TRANSACTION, placed

@@ -11,11 +11,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import backfills, kept, run, tables
-from spark_jobs.errors import AuditDifference
+from spark_jobs import run
+from spark_jobs.control import backfills
 from spark_jobs.explain import cells, job
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.releases import archive
+from spark_jobs.runtime.errors import AuditDifference
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.frames import at
 from tests.spark import explained, lake
 from tests.spark.explained import A1, A2, C1, C2
@@ -178,7 +181,7 @@ def test_silver_that_gold_has_not_read_yet_is_not_taken_for_a_difference(made: L
 def test_a_kept_release_is_explained_from_its_copy(made: Lake, explain: Explain, tmp_path: Path) -> None:
     settings = copy_of(made, tmp_path)
     before = explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings)
-    kept.keep(settings, made.release)
+    archive.keep(settings, made.release)
     shutil.rmtree(tables.SILVER_TRANSACTIONS.path(settings))
     assert explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings) == before
 

@@ -15,10 +15,11 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, run, tables
-from spark_jobs.errors import LedgerError
+from spark_jobs import control, run
 from spark_jobs.export import bucket, folder, job
-from spark_jobs.settings import Settings
+from spark_jobs.lake import tables
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.publishing import released_on
 from tests.expectations.warehouse import DAY, at, bronze, good_rows, settings_of, transaction, write
 from tests.spark import targets

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from include.stack import postgres
 from include.stack.shutdown import stop_parts
-from spark_jobs import faults, run
-from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs import run
 from spark_jobs.export import job
-from spark_jobs.settings import Settings, endpoints_file, read_settings
+from spark_jobs.runtime import kill_points
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, endpoints_file, read_settings
 from tests.spark.targets import Folder, days_of, rows_of, told
 
 pytestmark = pytest.mark.spark
@@ -112,7 +113,7 @@ def test_many_connections_see_one_moment(settings: Settings, tmp_path: Path, mon
             with connection, connection.cursor() as cursor:
                 cursor.execute("update bank.many set id = id + 10000 where id % 7 = 0; insert into bank.many values (9999, now())")
             connection.close()
-        faults.kill_point(point)
+        kill_points.kill_point(point)
 
     monkeypatch.setattr(job, "kill_point", disturb)
     place = export(settings, tmp_path, "--postgres bank.many --partition-column id --date-column at")

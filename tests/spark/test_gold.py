@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import sinks, sources, tables
 from spark_jobs.gold.enrichment import enrich, mask_name
 from spark_jobs.gold.job import SUMS
 from spark_jobs.gold.totals import account_balances, customer_activity
 from spark_jobs.gold.windows import daily_totals
-from spark_jobs.settings import read_settings
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.runtime.settings import read_settings
 from tests.frames import assert_same, frame, values
 from tests.spark.rows import silver
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import sinks, tables
 from spark_jobs.gold import amend
 from spark_jobs.gold.account_days import account_days, with_openings
 from spark_jobs.gold.changes import Change, hold_changes, present_rows
-from spark_jobs.tables import Table
+from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.tables import Table
 from tests.frames import assert_same, frame
 from tests.spark.rows import silver
 

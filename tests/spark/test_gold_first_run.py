@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import sinks, tables
 from spark_jobs.gold import amend, job
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.gold_model import Row, model
 from tests.spark.lake import assert_equal, gold_of
 from tests.spark.test_gold_job import Silver, histories, killed_at, of_customers, silver_rows

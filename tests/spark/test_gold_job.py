@@ -12,11 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, sinks, tables
-from spark_jobs.errors import LedgerError
+from spark_jobs import control
 from spark_jobs.gold import amend, job
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests import aging
 from tests.frames import at, frame
 from tests.gold_model import Row, model

@@ -11,9 +11,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, maintenance, sinks, tables
+from spark_jobs import control
 from spark_jobs.gold import job
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake import sinks, tables
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.upkeep import maintenance
 from tests.frames import at, frame
 from tests.gold_model import Row, model
 from tests.spark.lake import assert_equal, gold_of, rows_of

@@ -5,12 +5,12 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import tables
 from spark_jobs.gold import amend
 from spark_jobs.gold.changes import Change
 from spark_jobs.gold.districts import district_minutes
 from spark_jobs.gold.pairs import pair, pairs_with
 from spark_jobs.gold.sessions import add_to_sessions
+from spark_jobs.lake import tables
 from tests.frames import assert_same, frame
 from tests.spark.rows import silver
 

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import tables
 from spark_jobs.gold.windows import cumulative_totals, debit_share, sliding_totals, weekly_top_customers
+from spark_jobs.lake import tables
 from tests.frames import assert_same, frame
 from tests.spark.rows import silver
 

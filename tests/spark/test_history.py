@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from expectations.row_rules import read_rules
-from spark_jobs import sinks, sources, tables
-from spark_jobs.settings import read_settings
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.runtime.settings import read_settings
 from spark_jobs.silver.history import ACCOUNTS, CUSTOMERS, classify_messages, judge_messages, versions
 from tests.frames import assert_same, at, frame, values
 from tests.model import Message, fold

@@ -12,9 +12,12 @@ from include.quality_page.charts import draw
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
 from include.reader.__main__ import main as sql
-from spark_jobs import backfill, gates, run, tables
+from spark_jobs import run
 from spark_jobs.audit.compare import compare
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake import tables
+from spark_jobs.releases import gates
+from spark_jobs.reprocessing import backfill
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark import lake
 from tests.spark.rows import message
 

@@ -8,11 +8,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs import gates, releases, tables
 from spark_jobs.bronze import additions, imports
 from spark_jobs.gold import job as gold
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.releases import gates, releases
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.lake import arrive, rows_of, run_silver
 from tests.spark.rows import message
 

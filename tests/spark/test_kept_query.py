@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.kept_query import KeptQuery
+from spark_jobs.service.query_loop import KeptQuery
 
 pytestmark = pytest.mark.spark
 

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import sources, tables
 from spark_jobs.gold import pairs, sessions, windows
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import intake
-from spark_jobs.streaming.queries import BY_NAME
-from spark_jobs.tables import Table
+from spark_jobs.lake import sources, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.live import intake
+from spark_jobs.live.queries import BY_NAME
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.frames import at, frame, values
 from tests.spark import lake
 from tests.spark.live import arrive, live_session, run_live

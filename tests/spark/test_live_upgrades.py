@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import tables
-from spark_jobs.errors import LedgerError, SettingsError
 from spark_jobs.gold import pairs, windows
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import fingerprint, places, queries, upgrade
-from spark_jobs.streaming.queries import LiveQuery, Reader
+from spark_jobs.lake import tables
+from spark_jobs.live import fingerprint, places, queries, upgrade
+from spark_jobs.live.queries import LiveQuery, Reader
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.live import DAILY, PAIRS, arrive, fingerprint_of, run_live, session_of_two, written
 
 

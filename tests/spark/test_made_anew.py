@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import gates, tables
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import corrections, redrive, redrive_plan
+from spark_jobs.control import corrections
+from spark_jobs.lake import tables
+from spark_jobs.releases import gates
+from spark_jobs.reprocessing import redrive, redrive_plan
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.lake import arrive, rows_of, run_silver
 from tests.spark.rows import message, written
 

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control
-from spark_jobs.errors import first_line
-from spark_jobs.masking import mask_error
-from spark_jobs.session import LOG_SETTINGS
+from spark_jobs.runtime.errors import first_line
+from spark_jobs.runtime.masking import mask_error
+from spark_jobs.runtime.session import LOG_SETTINGS
 
 NAME = "Zdenka O'Novak"
 PHONE = "367171684055.55"

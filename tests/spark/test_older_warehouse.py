@@ -9,11 +9,12 @@ from deltalake import CommitProperties, DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
 
-from spark_jobs import tables, written
+from spark_jobs.control import rule_sets, scope
 from spark_jobs.gold import job as gold
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import job, rule_sets
-from spark_jobs.tables import BRONZE_TRANSACTIONS, DAILY_TOTALS, SILVER_TRANSACTIONS
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, DAILY_TOTALS, SILVER_TRANSACTIONS
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.silver import job
 from tests.spark import lake
 from tests.spark.rows import message
 
@@ -37,7 +38,7 @@ def test_silver_follows_a_bronze_table_that_got_a_column(spark: SparkSession, se
     commit = CommitProperties(custom_metadata={"userMetadata": '{"batch": 1}'})
     write_deltalake(path, pa.Table.from_pylist([row], older), mode="append", commit_properties=commit)
     rule_sets.register(settings, lake.BRONZE)
-    job.run(spark, settings, "before", written.unread_bronze(settings))
+    job.run(spark, settings, "before", scope.unread_bronze(settings))
     lake.arrive(settings, "transactions", 2, [message("transactions", transactionId=f"T{n}") for n in (2, 3)])
     assert "headers" in {field.name for field in DeltaTable(path).schema().fields}
     lake.run_silver(spark, settings, "after")

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import sinks, tables
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import corrections, outcomes, redrive, redrive_plan
+from spark_jobs.control import corrections
+from spark_jobs.lake import sinks, tables
+from spark_jobs.reprocessing import outcomes, redrive, redrive_plan
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark import redrive_cases as cases

@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.row_rules import FOLDER
-from spark_jobs import rehearsal
-from spark_jobs.errors import GateClosed, SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.tables import CONTROL, LAYERS, ensure_tables
+from spark_jobs.lake.tables import CONTROL, LAYERS, ensure_tables
+from spark_jobs.releases import rehearsal
+from spark_jobs.runtime.errors import GateClosed, SettingsError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations import warehouse
 from tests.expectations.warehouse import at, quarantined, run_of, settings_of, write
 from tests.spark.rows import Record, message

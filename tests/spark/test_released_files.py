@@ -8,10 +8,14 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from include.reader import ReleaseReader, open_release
-from spark_jobs import control, kept, maintenance, releases, tables, upkeep, written
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import DAILY_TOTALS, LAYERS, SILVER_TRANSACTIONS
-from spark_jobs.upkeep import Report
+from spark_jobs import control
+from spark_jobs.control import scope
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import DAILY_TOTALS, LAYERS, SILVER_TRANSACTIONS
+from spark_jobs.releases import archive, releases
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.upkeep import maintenance, table_upkeep
+from spark_jobs.upkeep.table_upkeep import Report
 from tests.aging import age, data_files, follow
 from tests.expectations.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
 from tests.expectations.warehouse import good_rows, run_of, write
@@ -48,7 +52,7 @@ def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path, monkeypatc
     write(settings, good_rows())
     tables.ensure_tables(settings, tables.EVERY)
     released_on(settings, datetime.now(UTC) - timedelta(days=60))
-    kept.keep(settings, 1)
+    archive.keep(settings, 1)
     one_more(settings, 3)
     gold_follows(settings, 3)
     write(settings, {"control.batches": [run_of("gold", table.name, 3, 3) for table in tables.GOLD]})
@@ -62,7 +66,7 @@ def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path, monkeypatc
     assert DeltaTable(str(SILVER_TRANSACTIONS.path(settings))).version() == released["silver.transactions"] + 1
     assert not releases.has_unreleased_batches(settings)
     for layer in LAYERS:
-        to_judge, standing = written.find_written(settings, layer)
+        to_judge, standing = scope.find_written(settings, layer)
         assert (to_judge, len(standing)) == ([], len(LAYERS[layer]))
     assert releases.publish(settings) == 2
 
@@ -72,7 +76,7 @@ def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path, monkeypatc
         age(settings, table, days=40)
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     before = data_files(settings, DAILY_TOTALS)
-    monkeypatch.setattr(upkeep, "utc_now", lambda: datetime.now(UTC) + timedelta(days=9))  # since release 2
+    monkeypatch.setattr(table_upkeep, "utc_now", lambda: datetime.now(UTC) + timedelta(days=9))  # since release 2
     reports = tend(spark, settings)
     assert reports["silver.transactions"].waits == (
         f"no file is removed before gold has taken version {released['silver.transactions'] + 2}, "

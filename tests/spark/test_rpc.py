@@ -4,8 +4,8 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import RPC, jvm_of
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.session import RPC, jvm_of
+from spark_jobs.runtime.settings import ROOT
 from tests.wire import is_answered
 
 

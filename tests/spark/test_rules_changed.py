@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, sinks, tables
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import read_settings
+from spark_jobs import control
+from spark_jobs.lake import sinks, tables
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import read_settings
 from spark_jobs.silver import job
 from tests.integration import oracle
 from tests.spark import lake

@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs import sinks, tables
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import fingerprint, places, resets, savepoints
+from spark_jobs.lake import sinks, tables
+from spark_jobs.live import fingerprint, places, resets, savepoints
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark import lake
 from tests.spark.live import DAILY, PAIRS, arrive, fingerprint_of, rows, run_live, session_of_two, written
 

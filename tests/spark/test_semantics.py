@@ -7,11 +7,11 @@ tests hold it to that.
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import tables
 from spark_jobs.gold.enrichment import enrich
 from spark_jobs.gold.pairs import pair
 from spark_jobs.gold.sessions import add_to_sessions, customer_sessions
 from spark_jobs.gold.windows import cumulative_totals, daily_totals, sliding_totals, weekly_top_customers
+from spark_jobs.lake import tables
 from tests.frames import assert_same, frame, values
 from tests.spark.rows import silver
 

@@ -15,10 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from expectations.row_rules import Rule, read_rules
-from spark_jobs import control, faults, maintenance, run, sinks, tables, written
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import job, known
+from spark_jobs import control, run
+from spark_jobs.control import scope
+from spark_jobs.lake import sinks, tables
+from spark_jobs.runtime import kill_points
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.silver import id_index, job
+from spark_jobs.upkeep import maintenance
 from tests.spark.lake import LOADED_AT, arrive, rows_of, run_silver, silver_of
 from tests.spark.rows import Record, message
 
@@ -116,18 +120,18 @@ def die(spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch) ->
                 killed.append(name)
                 raise KilledError(name)
 
-        original = faults.kill_point
+        original = kill_points.kill_point
         for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
             if getattr(module, "kill_point", None) is original:
                 monkeypatch.setattr(module, "kill_point", kill_point)
-        while written.unread_bronze(home):
+        while scope.unread_bronze(home):
             before = len(killed)
             try:
                 run_silver(spark, home)
             except LedgerError as error:
                 if "KilledError" not in str(error):
                     raise
-            assert len(killed) > before or not written.unread_bronze(home)
+            assert len(killed) > before or not scope.unread_bronze(home)
         return sorted(killed)
 
     return until_done
@@ -257,7 +261,7 @@ def test_an_index_that_is_gone_is_made_anew_and_a_new_generation_starts_where_si
     """With more rows found than are looked up one by one, and a row among the earlier ones that a re-drive has put there."""
     home = copied(all_done, tmp_path / "home")
     shutil.rmtree(tables.TRANSACTION_IDS.path(home))
-    monkeypatch.setattr(known, "_MOST_LOOKED_UP", 1)
+    monkeypatch.setattr(id_index, "_MOST_LOOKED_UP", 1)
     control.append(home, tables.DECISIONS, [{"decided_at": LOADED_AT, "choice": "roll back", "generation": 2}])
     control.append(home, tables.REDRIVES, [{"table": "silver.transactions", "_newest_event_at": LOADED_AT}])
     arrive(home, "transactions", 4, FOURTH)
@@ -307,12 +311,12 @@ def test_nothing_new_starts_no_session(all_done: Settings, tmp_path: Path, monke
     assert run.main(["silver"]) == 0
     assert silver_of(home) == before
     arrive(home, "customers", 4, [customer(1, 9)])
-    assert [table.name for table in written.unread_bronze(home)] == ["bronze.customers"]
+    assert [table.name for table in scope.unread_bronze(home)] == ["bronze.customers"]
 
 
 def test_a_stream_without_checkpoint_starts_behind_what_was_processed(all_done: Settings) -> None:
-    after = [written.version_after(all_done, tables.BRONZE_TRANSACTIONS, batch) for batch in (0, 1, 2, 3)]
+    after = [scope.version_after(all_done, tables.BRONZE_TRANSACTIONS, batch) for batch in (0, 1, 2, 3)]
     assert after == [None, 2, 3, None]
     committed = DeltaTable(str(tables.BRONZE_TRANSACTIONS.path(all_done))).history(2)[-1]["timestamp"]  # of version 2, behind batch 2
     since = [datetime.fromtimestamp(committed / 1000 + seconds, UTC) for seconds in (-1, 1)]
-    assert [written.version_after(all_done, tables.BRONZE_TRANSACTIONS, 2, each) for each in since] == [3, None]
+    assert [scope.version_after(all_done, tables.BRONZE_TRANSACTIONS, 2, each) for each in since] == [3, None]

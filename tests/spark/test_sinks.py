@@ -6,10 +6,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import sinks, sources
-from spark_jobs.faults import kill_point
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import Table, ensure_tables
+from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.tables import Table, ensure_tables
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.frames import assert_same, frame
 
 pytestmark = pytest.mark.spark

@@ -13,13 +13,16 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import compaction, control, leases, maintenance, sinks, sources, tables, upkeep, written
+from spark_jobs import control
 from spark_jobs.bronze import additions
-from spark_jobs.bronze import upkeep as bronze_upkeep
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import BRONZE_ACCOUNTS, BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, TRANSACTION_IDS
-from spark_jobs.versions import operation_of
+from spark_jobs.control import scope
+from spark_jobs.lake import compaction, leases, sinks, sources, tables
+from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, TRANSACTION_IDS
+from spark_jobs.lake.versions import operation_of
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.upkeep import maintenance, table_upkeep
+from spark_jobs.upkeep import requests as bronze_upkeep
 from tests.frames import at
 from tests.integration.ledger import await_that
 
@@ -104,7 +107,7 @@ def test_files_and_reading_stay_flat_however_many_batches_come(spark: SparkSessi
             assert len(files(settings)) <= every + 4  # a small batch is one file
             if batch % (2 * every) == 0:
                 follower.run()
-            upkeep.tend(settings, BRONZE_TRANSACTIONS, lambda: spark, upkeep.utc_now())
+            table_upkeep.tend(settings, BRONZE_TRANSACTIONS, lambda: spark, table_upkeep.utc_now())
             upkeeps.append((batch, DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version()))
             times.append(seconds_to_read(spark, settings))
     follower.run()
@@ -130,9 +133,9 @@ def test_files_and_reading_stay_flat_however_many_batches_come(spark: SparkSessi
     delta = DeltaTable(str(BRONZE_TRANSACTIONS.path(settings)))
     for batch, version in upkeeps:
         assert operation_of(BRONZE_TRANSACTIONS.path(settings), version) == "OPTIMIZE"
-        assert written.version_upto(delta, batch) == version
-        assert written.version_upto(delta, batch - 1) == version - 2
-    assert not written.is_rewritten(settings, BRONZE_TRANSACTIONS, 1)
+        assert scope.version_upto(delta, batch) == version
+        assert scope.version_upto(delta, batch - 1) == version - 2
+    assert not scope.is_rewritten(settings, BRONZE_TRANSACTIONS, 1)
 
 
 def test_a_large_batch_is_written_side_by_side(spark: SparkSession, settings: Settings) -> None:
@@ -186,9 +189,9 @@ def test_a_request_stands_until_it_is_answered_or_expires(spark: SparkSession, s
     """The first one fails before its commit: the table is as it was, and another request does all of it."""
     for batch in (1, 2, 3):
         append(spark, settings, batch, DAYS[0])
-    late = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "one who died", upkeep.utc_now(), wait_seconds=0)
+    late = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "one who died", table_upkeep.utc_now(), wait_seconds=0)
     bronze_upkeep.serve(spark, settings, tables.BRONZE)
-    request = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "test", upkeep.utc_now(), wait_seconds=60)
+    request = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "test", table_upkeep.utc_now(), wait_seconds=60)
     assert (bronze_upkeep.answers(settings, late), bronze_upkeep.answers(settings, request)) == ({}, {})
 
     def fail(point: str) -> None:
@@ -201,7 +204,7 @@ def test_a_request_stands_until_it_is_answered_or_expires(spark: SparkSession, s
         await_that(lambda: bool(bronze_upkeep.answers(settings, request)), 60)
     told = bronze_upkeep.answers(settings, request)["bronze.transactions"].error
     assert (told, len(files(settings))) == ("upkeep failed: OSError: no space left", 3)
-    request = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "test", upkeep.utc_now(), wait_seconds=60)
+    request = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "test", table_upkeep.utc_now(), wait_seconds=60)
     bronze_upkeep.serve(spark, settings, tables.BRONZE)  # as the next application does
     await_that(lambda: bool(bronze_upkeep.answers(settings, request)), 60)
     report = bronze_upkeep.answers(settings, request)["bronze.transactions"]

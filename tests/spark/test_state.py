@@ -17,13 +17,13 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs import sinks, tables
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.streaming import checkpoints, state, state_job
-from spark_jobs.streaming.queries import BY_NAME, QUERIES
-from spark_jobs.streaming.running import build
-from spark_jobs.streaming.state import State
+from spark_jobs.lake import sinks, tables
+from spark_jobs.live import checkpoints, state, state_job
+from spark_jobs.live.queries import BY_NAME, QUERIES
+from spark_jobs.live.running import build
+from spark_jobs.live.state import State
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.frames import at
 from tests.spark.live import live_session
 

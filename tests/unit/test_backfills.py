@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from spark_jobs import backfills, control, tables
-from spark_jobs.backfill import _cut, _Progress
-from spark_jobs.backfills import TRANSACTIONS, Backfill, Step
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.releases import has_unreleased_batches
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs import control
+from spark_jobs.control import backfills
+from spark_jobs.control.backfills import TRANSACTIONS, Backfill, Step
+from spark_jobs.control.scope import _is_amended
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import REDRIVES, SILVER_TRANSACTIONS
+from spark_jobs.releases.releases import has_unreleased_batches
+from spark_jobs.reprocessing.backfill import _cut, _Progress
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.times import from_micros, parse_range, to_micros
 from spark_jobs.silver.job import _newest_event
-from spark_jobs.tables import REDRIVES, SILVER_TRANSACTIONS
-from spark_jobs.times import from_micros, parse_range, to_micros
-from spark_jobs.written import _is_amended
 
 START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 31, 12, tzinfo=UTC)
 RULES = {"transactions": "1", "customers": "1", "accounts": "1"}
@@ -128,7 +130,7 @@ def started_nowhere() -> Backfill:
 
 def test_progress_tells_days_rows_and_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 160.0, 220.0])
-    monkeypatch.setattr("spark_jobs.backfill.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("spark_jobs.reprocessing.backfill.time.monotonic", lambda: next(clock))
     progress = _Progress(START, END, [(START, 100), (START + 20 * DAY, 100)])
     assert progress.line(START + 10 * DAY) == "backfill: 10 of 31 days, 100 of 200 rows in 0:01:00, about 0:01:00 left"
     assert progress.line(END) == "backfill: 31 of 31 days, 200 of 200 rows in 0:02:00"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from include.check_files import check_agreement, check_jar_lock, check_requirements, check_yaml, project_files
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 
 TEXTS = (
     ".py",

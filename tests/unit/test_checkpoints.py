@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_jobs import control, tables
-from spark_jobs.bronze import acceptance, additions, checkpoint_files, standing
+from spark_jobs import control
+from spark_jobs.bronze import acceptance, additions, checkpoint_files, resume_state
 from spark_jobs.bronze.checkpoints import Checkpoint, open_checkpoint, resume_offsets
 from spark_jobs.bronze.offsets import Present
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import BRONZE_ACCOUNTS, HOLES, TOPICS
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import BRONZE_ACCOUNTS, HOLES, TOPICS
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 Positions = dict[str, int]
 
@@ -64,7 +65,7 @@ class Lake:
 
     @property
     def folder(self) -> Path:
-        root = standing.folder_of(self.settings, "accounts")
+        root = resume_state.folder_of(self.settings, "accounts")
         return root / str(json.loads((root / "generation.json").read_text())["folder"])
 
     def holes(self) -> list[tuple[str, int, int, int]]:
@@ -86,7 +87,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:9"})
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.CONTROL))
     lake = Lake(settings)
-    monkeypatch.setattr(standing, "look_at", lambda *_: lake.kafka)
+    monkeypatch.setattr(resume_state, "look_at", lambda *_: lake.kafka)
     for number in range(3):
         lake.plan(number, {"0": 10 * number + 10})
         if number < 2:

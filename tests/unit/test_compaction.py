@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import compaction
 from spark_jobs.bronze.generations import Checkpoint
-from spark_jobs.compaction import DataFile
+from spark_jobs.lake import compaction
+from spark_jobs.lake.compaction import DataFile
 
 
 def file(place: int | None, size: int, partition: str = "") -> DataFile:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from include.setup import LOCKS
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs.runtime.settings import ROOT, read_settings
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -117,7 +117,7 @@ def test_the_auth_manager_exists_and_is_not_the_one_for_development() -> None:
 
 def test_the_pipeline_accepts_the_settings() -> None:
     environment = {name: filled_in(value) for name, value in SERVICES["airflow-scheduler"]["environment"].items()}
-    source = (ROOT / "spark_jobs/settings.py").read_text()
+    source = (ROOT / "spark_jobs/runtime/settings.py").read_text()
     assert [name for name in environment if name.startswith("LEDGER_") and f'"{name}"' not in source] == []
     settings = read_settings(environment)
     assert settings.kafka_bootstrap == "kafka:9092"

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from spark_jobs import control, tables
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import corrections
-from spark_jobs.silver.redrive_plan import Plan, plan, refuse_halfway
+from spark_jobs import control
+from spark_jobs.control import corrections
+from spark_jobs.lake import tables
+from spark_jobs.reprocessing.redrive_plan import Plan, plan, refuse_halfway
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GOOD = {"topic": "transactions", "partition": 0, "offset": 1, "value": "{}", "who": "Ada", "why": "typed wrong"}

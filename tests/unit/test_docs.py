@@ -17,9 +17,11 @@ from deltalake import write_deltalake
 from include.check_files import project_files
 from include.docs import generate
 from include.orchestration.commands import MEANINGS
-from spark_jobs import control, errors, tables
+from spark_jobs import control
+from spark_jobs.lake import tables
 from spark_jobs.run import parse_arguments
-from spark_jobs.settings import ROOT, Settings, read_settings
+from spark_jobs.runtime import errors
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 README = (ROOT / "README.md").read_text()
 PAGES = sorted(project_files(".md"))
@@ -49,7 +51,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 
 def test_the_settings_table_names_what_is_read_with_its_defaults() -> None:
-    read = set(SETTING.findall((ROOT / "spark_jobs/settings.py").read_text()))
+    read = set(SETTING.findall((ROOT / "spark_jobs/runtime/settings.py").read_text()))
     rows = [line.split(" | ") for line in CELLS.findall(section("Settings"))][1:]
     assert len(rows) == len(fields(Settings))
     assert {row[0].strip("`") for row in rows} == read

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs import tables
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.explain import cells, job, plans, runs, text, where
+from spark_jobs.explain import cells, job, plans, runs
 from spark_jobs.explain.cells import Found
-from spark_jobs.settings import Settings
-from spark_jobs.tables import Table
+from spark_jobs.lake import conditions, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime import text
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
 from tests.expectations.warehouse import good_rows, settings_of, write
 
 HOSTILE = [
@@ -42,7 +43,7 @@ HOSTILE = [
 @pytest.mark.parametrize("condition", HOSTILE)
 def test_a_condition_that_is_more_than_one_is_refused(condition: str) -> None:
     with pytest.raises(SettingsError, match=r"^--where: found .*, expected one condition") as caught:
-        where.check(condition)
+        conditions.check(condition)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 

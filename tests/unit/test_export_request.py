@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from spark_jobs import run, tables
-from spark_jobs.errors import LedgerError, SettingsError
+from spark_jobs import run
 from spark_jobs.export.days import Day, Part, joined, named, read_day, whole, within
 from spark_jobs.export.request import Asked, check
-from spark_jobs.settings import ROOT, Settings, read_s3_settings, read_settings
-from spark_jobs.times import ALWAYS, parse_time
+from spark_jobs.lake import tables
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import ROOT, Settings, read_s3_settings, read_settings
+from spark_jobs.runtime.times import ALWAYS, parse_time
 
 NOW = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)
 TABLE: dict[str, Any] = {"to": "/x", "file_mb": 128, "table": "silver.transactions", "start": "2013-01-01", "end": "2013-01-02"}

@@ -11,11 +11,14 @@ import pytest
 from deltalake import DeltaTable
 
 from include.airflow_cleanup import oldest, remove_logs
-from spark_jobs import control, expiry, kept, maintenance, releases, retention, tables, upkeep
-from spark_jobs.errors import LedgerError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import AUDITS, BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
-from spark_jobs.verdicts import verdicts_that_matter
+from spark_jobs import control
+from spark_jobs.control.verdicts import verdicts_that_matter
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import AUDITS, BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
+from spark_jobs.releases import archive, releases, retention
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.upkeep import expiry, maintenance, table_upkeep
 from tests.aging import TIMES
 
 DAYS, RUNS_A_DAY = 90, 1
@@ -48,7 +51,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(upkeep, "utc_now", lambda: clock.now)
+    monkeypatch.setattr(table_upkeep, "utc_now", lambda: clock.now)
     return clock
 
 
@@ -102,7 +105,7 @@ def live(settings: Settings, clock: Clock, days: int) -> dict[str, tuple[int, in
             judged(settings, run, clock.now)
         audited(settings, day, clock.now)
         if run == EVER_KEPT + 3:
-            kept.folder(settings, EVER_KEPT).mkdir(parents=True)
+            archive.folder(settings, EVER_KEPT).mkdir(parents=True)
             decided = {
                 "decided_at": clock.now,
                 "choice": "roll back",

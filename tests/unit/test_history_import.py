@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs import control, tables
+from spark_jobs import control
 from spark_jobs.bronze import imports
-from spark_jobs.errors import SettingsError
+from spark_jobs.lake import tables
 from spark_jobs.run import main
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 HEADER = "transactionId,accountId,customerId,eventTime,type,operation,amount,balance\n"
 

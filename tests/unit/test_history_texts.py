@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from spark_jobs.bronze.texts import fields_of, missing_fields, parse_time, to_message
-from spark_jobs.errors import SettingsError
-from spark_jobs.messages import FIELDS
+from spark_jobs.kafka.messages import FIELDS
+from spark_jobs.runtime.errors import SettingsError
 
 TRANSACTION = FIELDS["transactions"]
 

@@ -8,10 +8,12 @@ import pytest
 from deltalake import write_deltalake
 
 from include.reader.layout import lay_out
-from spark_jobs import compaction, dry_run, releases, tables
-from spark_jobs.backfill import Order
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import ACCOUNT_DAYS, BRONZE, SILVER_CUSTOMERS, Table
+from spark_jobs.lake import compaction, tables
+from spark_jobs.lake.tables import ACCOUNT_DAYS, BRONZE, SILVER_CUSTOMERS, Table
+from spark_jobs.releases import releases
+from spark_jobs.reprocessing import dry_run
+from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.runtime.settings import Settings, read_settings
 
 BEFORE_1, AFTER_9999 = -719_528, 2_932_897  # 0000-01-01 and 10000-01-01, as days
 DAY = 86_400_000_000

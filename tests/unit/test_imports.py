@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 
 
 class Room(NamedTuple):
@@ -20,7 +20,9 @@ class Room(NamedTuple):
 
 ROOMS = [
     Room(
-        "dags", ("dags", "include", "expectations", "spark_jobs", "tests", "pyspark"), but=("include.orchestration", "spark_jobs.settings")
+        "dags",
+        ("dags", "include", "expectations", "spark_jobs", "tests", "pyspark"),
+        but=("include.orchestration", "spark_jobs.runtime.settings"),
     ),
     Room("include", ("dags", "tests", "pyspark")),
     Room("include.orchestration", ("expectations", "include"), but=("include.orchestration",)),
@@ -37,17 +39,17 @@ ROOMS = [
     Room(  # a second opinion: it computes by itself
         "spark_jobs.audit",
         ("spark_jobs.bronze", "spark_jobs.silver", "spark_jobs.gold", "expectations"),
-        but=("spark_jobs.silver.parse", "spark_jobs.silver.rule_sets"),
+        but=("spark_jobs.silver.parse", "spark_jobs.control.rule_sets"),
     ),
 ]
 # The only doors from spark_jobs to expectations: judging rows and running a gate.
 DOORS = (
     "spark_jobs.silver",
-    "spark_jobs.gates",
+    "spark_jobs.releases.gates",
     "spark_jobs.gate",
     "spark_jobs.rule_sets",
-    "spark_jobs.rehearsal",
-    "spark_jobs.rehearsal_rules",
+    "spark_jobs.releases.rehearsal",
+    "spark_jobs.releases.rule_rehearsal",
 )
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
 WITHOUT_SPARK = (

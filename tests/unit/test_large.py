@@ -4,13 +4,13 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from spark_jobs import tables
 from spark_jobs.bronze import additions
 from spark_jobs.bronze.record_batches import Record
 from spark_jobs.bronze.records import bronze_row
-from spark_jobs.settings import read_settings
-from spark_jobs.tables import BRONZE_ACCOUNTS
-from spark_jobs.written import newest_batch
+from spark_jobs.control.scope import newest_batch
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import BRONZE_ACCOUNTS
+from spark_jobs.runtime.settings import read_settings
 
 
 def test_a_planned_batch_counts_also_without_a_record(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import leases, tables
-from spark_jobs.errors import LeaseHeld
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake import leases, tables
+from spark_jobs.runtime.errors import LeaseHeld
+from spark_jobs.runtime.settings import Settings, read_settings
 
 ROOT = Path(__file__).parents[2]
 IN_ORDER = ["backfill", "maintenance", "releases.3", "bronze.accounts", "silver.transactions", "gold.daily_totals", "gold.live_refused"]
@@ -74,6 +74,6 @@ def test_each_thread_has_its_own_leases(settings: Settings) -> None:
 def test_every_lease_is_taken_where_the_order_is_checked() -> None:
     """The kernel's locks on the warehouse's lease files are taken by leases.hold_names and by nothing else of the pipeline."""
     source = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "spark_jobs").rglob("*.py")}
-    assert [path for path, text in source.items() if re.search(r"\b(flock|lockf)\b", text)] == ["spark_jobs/leases.py"]
-    assert [path for path, text in source.items() if "_hold_one" in text or '.leases"' in text] == ["spark_jobs/leases.py"]
-    assert source["spark_jobs/leases.py"].count("_hold_one(") == 2  # where it is defined, and in hold_names
+    assert [path for path, text in source.items() if re.search(r"\b(flock|lockf)\b", text)] == ["spark_jobs/lake/leases.py"]
+    assert [path for path, text in source.items() if "_hold_one" in text or '.leases"' in text] == ["spark_jobs/lake/leases.py"]
+    assert source["spark_jobs/lake/leases.py"].count("_hold_one(") == 2  # where it is defined, and in hold_names

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spark_jobs import leases
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake import leases
+from spark_jobs.runtime.settings import Settings, read_settings
 
 # Holders in processes of their own, each of which dies as by `kill -9` at one more line of the lease's code than the one before it.
 _DYING = """

@@ -6,8 +6,8 @@ import weakref
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs import lifetime
-from spark_jobs.kept_query import KeptQuery
+from spark_jobs.service import run_loop
+from spark_jobs.service.query_loop import KeptQuery
 
 
 class Cycle:
@@ -38,12 +38,12 @@ class Idle(KeptQuery):
 
 
 def test_what_batches_leave_behind_is_collected_while_the_application_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetime, "_POLL_SECONDS", 0.01)
-    monkeypatch.setattr(lifetime, "_COLLECT_SECONDS", 0)
+    monkeypatch.setattr(run_loop, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(run_loop, "_COLLECT_SECONDS", 0)
     query = Idle()
     gc.disable()
     try:
-        lifetime.live([query], lambda _: None, lambda: len(query.made) >= 5)
+        run_loop.live([query], lambda _: None, lambda: len(query.made) >= 5)
         left = [made() is not None for made in query.made]
     finally:
         gc.enable()

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import leases, run, tables
-from spark_jobs.errors import LeaseHeld, LedgerError
-from spark_jobs.service import control
+from spark_jobs import run
+from spark_jobs.commands import live
+from spark_jobs.control import rule_sets
+from spark_jobs.lake import leases, tables
+from spark_jobs.live import places
+from spark_jobs.runtime.errors import LeaseHeld, LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.service import desired_state
 from spark_jobs.service.services import LIVE
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import rule_sets
-from spark_jobs.streaming import commands, places
 
 
 @pytest.fixture
@@ -21,16 +23,16 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.mark.parametrize(
     ("state", "who", "after"),
     [
-        (control.STAND_STILL, "run upgrade", control.RUN),  # of an upgrade that was killed
-        (control.STAND_STILL, "ann", control.STAND_STILL),
-        (control.RUN, "ann", control.RUN),
+        (desired_state.STAND_STILL, "run upgrade", desired_state.RUN),  # of an upgrade that was killed
+        (desired_state.STAND_STILL, "ann", desired_state.STAND_STILL),
+        (desired_state.RUN, "ann", desired_state.RUN),
     ],
 )
 def test_only_what_such_a_job_asked_for_is_taken_back(settings: Settings, state: str, who: str, after: str) -> None:
-    asked = control.ask(settings, LIVE, state, who, "")
-    with commands._at_rest(settings, "savepoint create"):
-        assert control.read_wanted(settings, LIVE) == asked
-    wanted = control.read_wanted(settings, LIVE)
+    asked = desired_state.ask(settings, LIVE, state, who, "")
+    with live._at_rest(settings, "savepoint create"):
+        assert desired_state.read_wanted(settings, LIVE) == asked
+    wanted = desired_state.read_wanted(settings, LIVE)
     assert wanted.state == after
     assert (wanted == asked) == (after == state)
 
@@ -41,7 +43,7 @@ def test_a_state_that_is_newer_than_the_tables_is_refused_before_anything_is_wri
     """As after a restore of the warehouse without its checkpoints: what the intake writes next would count as taken."""
     tables.ensure_tables(settings, tables.LIVE)
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
-    monkeypatch.setattr(commands, "start_session", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr(live, "start_session", lambda *_: pytest.fail("a session was started"))
     monkeypatch.setattr(rule_sets, "register", stop)
     folder = settings.checkpoints / "live" / "daily_totals"
     (folder / "1" / "offsets").mkdir(parents=True)
@@ -67,6 +69,6 @@ def test_nothing_is_done_while_another_process_has_a_live_table(settings: Settin
     with (
         leases.hold(settings, [tables.LIVE_REFUSED], owner="another one"),
         pytest.raises(LeaseHeld, match="another one"),
-        commands._at_rest(settings, "upgrade"),
+        live._at_rest(settings, "upgrade"),
     ):
         pytest.fail("it went on")

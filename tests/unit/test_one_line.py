@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import leases, run, tables
-from spark_jobs.one_line import LONGEST, problem
-from spark_jobs.settings import read_settings
+from spark_jobs import run
+from spark_jobs.lake import leases, tables
+from spark_jobs.runtime.one_line import LONGEST, problem
+from spark_jobs.runtime.settings import read_settings
 
 COMMANDS = {
     "decide": ["decide", "wait"],

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import private, run
-from spark_jobs.errors import SettingsError
-from spark_jobs.leases import hold_names
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs import run
+from spark_jobs.lake.leases import hold_names
+from spark_jobs.runtime import private
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import ROOT, read_settings
 
 ENTRIES = ["spark_jobs.run", "include.stack", "include.producer", "include.reader", "include.demo"]
 

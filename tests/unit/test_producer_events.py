@@ -11,8 +11,8 @@ import pytest
 
 from include.producer import generated_sources, plan_messages
 from include.producer.records import TOPICS
-from spark_jobs.errors import SettingsError
-from spark_jobs.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
+from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
+from spark_jobs.runtime.errors import SettingsError
 
 
 def rows(transactions: int, topic: str, seed: int = 0) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ import pytest
 
 from include.producer import file_sources, plan_messages
 from include.producer.records import cents, parse_time
-from spark_jobs.errors import SettingsError
-from spark_jobs.messages import number
+from spark_jobs.kafka.messages import number
+from spark_jobs.runtime.errors import SettingsError
 
 TRANSACTIONS_HEADER = "trans_id,account_id,type,operation,amount,balance,k_symbol,fulldatewithtime,customer_id"
 CUSTOMERS_HEADER = (

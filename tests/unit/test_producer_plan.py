@@ -12,7 +12,7 @@ from include.producer import Disturbances, Message, Source, generated_sources, p
 from include.producer.faults import BREAKING, INJECTED_HEADER, is_good, malformed_copy
 from include.producer.files import account, customer, transaction
 from include.producer.records import TOPICS, Record, encode
-from spark_jobs.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
+from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
 
 ROW = ("T00000001", "A00000001", "Credit", "Credit in Cash", "900.5", "-12.34", "2013-01-01T08:23:33", "C00000001")
 CUSTOMER = ("C00000001", "Female", "1990-12-13", "1-2-3", "Zoë", "", "Smith", "p", "e", "a1", "", "c", "NM", "4", "18")

@@ -2,7 +2,7 @@
 
 from itertools import accumulate
 
-from spark_jobs.ranges import _any, around
+from spark_jobs.lake.ranges import _any, around
 
 
 def test_what_is_close_together_is_one_range() -> None:

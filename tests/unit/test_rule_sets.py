@@ -7,10 +7,11 @@ import pytest
 
 from expectations import row_rules
 from expectations.row_rules import FOLDER, RuleError, parse_rules, read_rules
-from spark_jobs import control, tables
-from spark_jobs.errors import LedgerError, SettingsError
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.silver import rule_sets
+from spark_jobs import control
+from spark_jobs.control import rule_sets
+from spark_jobs.lake import tables
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 TOPICS = [table.topic for table in tables.BRONZE]
 GOOD = """

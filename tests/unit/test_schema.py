@@ -18,12 +18,13 @@ from include.quality_page import verdicts as page
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
 from include.reader.__main__ import main as sql
-from spark_jobs import control, leases, schema, tables
-from spark_jobs.errors import LeaseHeld
+from spark_jobs import control
+from spark_jobs.lake import leases, schema, tables
+from spark_jobs.lake.schema import SCHEMA_VERSION, ensure_tables, version_file
+from spark_jobs.lake.tables import BATCHES, CONTROL, EVERY, Table
 from spark_jobs.run import main
-from spark_jobs.schema import SCHEMA_VERSION, ensure_tables, version_file
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import BATCHES, CONTROL, EVERY, Table
+from spark_jobs.runtime.errors import LeaseHeld
+from spark_jobs.runtime.settings import Settings, read_settings
 
 SHAPE = "22ca"  # of the tables at SCHEMA_VERSION
 OF_EACH_LAYER = (tables.BRONZE_CUSTOMERS, tables.SILVER_TRANSACTIONS, tables.ACCOUNT_DAYS, tables.LIVE_REFUSED)

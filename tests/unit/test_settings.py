@@ -3,8 +3,8 @@
 import pytest
 
 from spark_jobs import run
-from spark_jobs.errors import SettingsError
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.settings import read_settings
 
 
 @pytest.mark.parametrize("name", ["LEDGER_HOME", "LEDGER_WAREHOUSE", "LEDGER_CHECKPOINTS"])

@@ -12,7 +12,7 @@ import pytest
 
 from include import check_files, setup
 from include.setup import SetupError
-from spark_jobs.settings import ROOT
+from spark_jobs.runtime.settings import ROOT
 
 JAVA = shutil.which("java") or ""
 

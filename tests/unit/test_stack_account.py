@@ -10,10 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from include.account import PARTS, close_account, read_gates
 from spark_jobs import control
-from spark_jobs.errors import LedgerError
-from spark_jobs.releases import newest_release
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.tables import (
+from spark_jobs.lake.tables import (
     BATCHES,
     BRONZE_CUSTOMERS,
     BRONZE_TRANSACTIONS,
@@ -29,6 +26,9 @@ from spark_jobs.tables import (
     Table,
     ensure_tables,
 )
+from spark_jobs.releases.releases import newest_release
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_TABLE = [table for layer in LAYERS.values() for table in layer]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from include.stack import airflow
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs.runtime.settings import ROOT, read_settings
 
 URL = "postgresql://ledger:s3cret-word@127.0.0.1:15432/airflow"
 

@@ -17,7 +17,7 @@ from include.stack.endpoints import (
     write_endpoints,
 )
 from include.stack.postgres import masked
-from spark_jobs.settings import ROOT, read_settings
+from spark_jobs.runtime.settings import ROOT, read_settings
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from include.stack import processes
 from include.stack.processes import Running, alive, environment_of, find_all, find_part, last_lines, start, stop, wait_until
 from include.stack.shutdown import stop_parts
-from spark_jobs.errors import LedgerError
+from spark_jobs.runtime.errors import LedgerError
 
 LONG = "import time; time.sleep(600)"
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {LONG!r}]).wait()"

@@ -12,12 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_jobs import control, log_files, spared, tables, upkeep, versions
-from spark_jobs.errors import LedgerError
-from spark_jobs.run import main
-from spark_jobs.settings import Settings, read_settings
-from spark_jobs.spared import Spared
-from spark_jobs.tables import (
+from spark_jobs import control
+from spark_jobs.lake import log_files, tables, versions
+from spark_jobs.lake.tables import (
     BATCHES,
     BRONZE_ACCOUNTS,
     CORRECTIONS,
@@ -27,8 +24,13 @@ from spark_jobs.tables import (
     SILVER_TRANSACTIONS,
     Table,
 )
-from spark_jobs.upkeep import Report
-from spark_jobs.versions import hold_same_rows
+from spark_jobs.lake.versions import hold_same_rows
+from spark_jobs.run import main
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.upkeep import table_upkeep, versions_in_use
+from spark_jobs.upkeep.table_upkeep import Report
+from spark_jobs.upkeep.versions_in_use import Spared
 from tests.aging import age, data_files, follow
 
 NOTHING = Spared((), None)
@@ -79,19 +81,21 @@ def test_files_go_when_they_are_old_and_no_offered_release_names_them(settings: 
         shutil.copy(next(path.glob("*.parquet")), path / name)
     keep = Spared((5, 7), None)
     age(settings, DAILY_TOTALS, days=7.9)  # files stay for eight days
-    assert upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+    assert table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
     age(settings, DAILY_TOTALS, days=30)
     (path / "part-of-one-who-writes.parquet").write_bytes(b"x")
-    assert upkeep.remove_files(settings, DAILY_TOTALS, Spared((1, 5, 7), None), now())[0] == 4  # 2, 3, what 6 brought, and the dead one's
+    assert (
+        table_upkeep.remove_files(settings, DAILY_TOTALS, Spared((1, 5, 7), None), now())[0] == 4
+    )  # 2, 3, what 6 brought, and the dead one's
     assert rows_at(settings, DAILY_TOTALS, 1) == 1
-    removed, size = upkeep.remove_files(settings, DAILY_TOTALS, keep, now())
+    removed, size = table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now())
     assert (removed, size > 0) == (1, True)
     assert (path / "deletion_vector_a.bin").exists()
     assert (path / "part-of-one-who-writes.parquet").exists()
     assert len(everything - data_files(settings, DAILY_TOTALS)) == 4
     assert [rows_at(settings, DAILY_TOTALS, version) for version in (4, 5, 7, None)] == [3, 4, 5, 5]
     assert DeltaTable(str(path)).version() == 7  # nothing was committed
-    assert upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+    assert table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
 
 
 def test_what_stands_judged_stays_until_another_verdict_stands(settings: Settings) -> None:
@@ -101,7 +105,7 @@ def test_what_stands_judged_stays_until_another_verdict_stands(settings: Setting
         tables.ensure_tables(settings, [table])
         for version in (3, 5):
             control.append(settings, QUALITY_RESULTS, [verdict | {"version": version, "_judged_at": now()}])
-            assert spared.spared(settings, table, now()) == Spared((version,), None)
+            assert versions_in_use.spared(settings, table, now()) == Spared((version,), None)
 
 
 def test_the_silver_that_gold_was_made_of_stays_for_its_gate(settings: Settings) -> None:
@@ -109,7 +113,7 @@ def test_the_silver_that_gold_was_made_of_stays_for_its_gate(settings: Settings)
     run = {"job": "gold", "table": DAILY_TOTALS.name, "last_batch": 1, "finished_at": now()}
     for version in (2, 3):
         control.append(settings, BATCHES, [run | {"_read_versions": json.dumps({SILVER_ACCOUNTS.name: version})}])
-        assert spared.spared(settings, SILVER_ACCOUNTS, now()) == Spared((version,), None)
+        assert versions_in_use.spared(settings, SILVER_ACCOUNTS, now()) == Spared((version,), None)
 
 
 def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
@@ -118,19 +122,19 @@ def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
     age(settings, SILVER_TRANSACTIONS, days=30)
     before = data_files(settings, SILVER_TRANSACTIONS)
     told = "no file is removed before gold has taken version 3, which is older than files are kept: run gold"
-    assert spared.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING  # gold that never ran will read the table as it is then
+    assert versions_in_use.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING  # gold that never ran will read the table as it is then
     follow(settings, 2)
-    keep = spared.spared(settings, SILVER_TRANSACTIONS, now())
+    keep = versions_in_use.spared(settings, SILVER_TRANSACTIONS, now())
     assert keep == Spared((), 3)
-    assert upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now()) == told
-    report = upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    assert table_upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now()) == told
+    report = table_upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (report.removed_files, report.waits) == (0, told)
     assert data_files(settings, SILVER_TRANSACTIONS) == before
     follow(settings, 3)  # version 4 only moved rows
-    report = upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    report = table_upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (report.removed_files, report.waits) == (3, None)
     assert re.match(r"silver.transactions: 1 files \(0.0 MB\) are now 1 \(0.0 MB\), removed 3 files \(0.0 MB\) and 0 commits", str(report))
-    again = upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    again = table_upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (str(again), Report.of(again.as_facts())) == ("silver.transactions: nothing to do, 1 files (0.0 MB)", again)
 
 
@@ -143,8 +147,8 @@ def test_a_commit_without_rows_is_not_waited_for(settings: Settings) -> None:
     )
     age(settings, SILVER_TRANSACTIONS, days=30)
     follow(settings, 2)
-    keep = spared.spared(settings, SILVER_TRANSACTIONS, now())
-    assert (keep.unread_from, upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now())) == (3, None)
+    keep = versions_in_use.spared(settings, SILVER_TRANSACTIONS, now())
+    assert (keep.unread_from, table_upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now())) == (3, None)
     path = SILVER_TRANSACTIONS.path(settings)
     assert [versions.has_changes_from(path, version) for version in (2, 3, 4)] == [True, False, False]
     assert versions.hold_same_rows(settings, SILVER_TRANSACTIONS, 2, 3)
@@ -156,13 +160,13 @@ def test_each_follower_of_silver_counts(settings: Settings) -> None:
     grow(settings, SILVER_TRANSACTIONS, 2)
     grow(settings, SILVER_ACCOUNTS, 2)
     follow(settings, 2)
-    assert spared.unread_from(settings, SILVER_TRANSACTIONS) == 3
-    assert spared.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING
-    assert spared.unread_from(settings, SILVER_ACCOUNTS) is None  # gold never took it: it will read the table as it is then
+    assert versions_in_use.unread_from(settings, SILVER_TRANSACTIONS) == 3
+    assert versions_in_use.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING
+    assert versions_in_use.unread_from(settings, SILVER_ACCOUNTS) is None  # gold never took it: it will read the table as it is then
     follow(settings, 2, "gold silver.accounts", tables.DISTRICT_MINUTES)
-    assert spared.unread_from(settings, SILVER_ACCOUNTS) == 3
-    assert spared.unread_from(settings, DAILY_TOTALS) is None
-    assert spared.unread_from(settings, BRONZE_ACCOUNTS) is None  # silver never ran: it will read the table as it is then
+    assert versions_in_use.unread_from(settings, SILVER_ACCOUNTS) == 3
+    assert versions_in_use.unread_from(settings, DAILY_TOTALS) is None
+    assert versions_in_use.unread_from(settings, BRONZE_ACCOUNTS) is None  # silver never ran: it will read the table as it is then
 
 
 def test_silver_counts_by_its_record(settings: Settings) -> None:
@@ -173,7 +177,7 @@ def test_silver_counts_by_its_record(settings: Settings) -> None:
         rows = pa.Table.from_pylist([{"_batch": batch, "_ingested_on": now().date()}], schema)
         write_deltalake(str(path), rows, mode="append", commit_properties=properties)
     control.append(settings, BATCHES, [{"job": "silver", "table": "silver.accounts", "first_batch": 1, "last_batch": 2}])
-    assert spared.unread_from(settings, BRONZE_ACCOUNTS) == 3
+    assert versions_in_use.unread_from(settings, BRONZE_ACCOUNTS) == 3
 
 
 def log_of(settings: Settings, table: Table) -> list[int]:
@@ -192,22 +196,22 @@ def test_commits_go_from_the_oldest_up_to_what_is_needed(settings: Settings) -> 
         os.utime(path / "_delta_log" / name, (0, 0))
     for keep, first in ((Spared((9, 30), None), 5), (Spared((30,), 17), 15), (Spared((), 31), 25), (NOTHING, 25)):
         before = log_of(settings, DAILY_TOTALS)[0]
-        assert upkeep.clean_log(settings, DAILY_TOTALS, keep, now()) == first - before
+        assert table_upkeep.clean_log(settings, DAILY_TOTALS, keep, now()) == first - before
         assert log_of(settings, DAILY_TOTALS) == list(range(first, 33))
         assert rows_at(settings, DAILY_TOTALS, first) == first
     assert rows_at(settings, DAILY_TOTALS) == 32
     assert list((path / "_delta_log").glob("*.crc")) == []
-    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
 
 
 def test_a_young_log_and_one_without_a_checkpoint_stay(settings: Settings) -> None:
     grow(settings, DAILY_TOTALS, 12)
-    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
     age(settings, DAILY_TOTALS, days=40)
-    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
     part = DAILY_TOTALS.path(settings) / "_delta_log" / f"{8:020}.checkpoint.0000000001.0000000002.parquet"
     part.write_bytes(b"")  # the other half was never written
-    assert upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
     assert log_of(settings, DAILY_TOTALS) == list(range(13))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from spark_jobs.explain.cells import literal
 from spark_jobs.explain.moment import Session
-from spark_jobs.explain.text import shown
-from spark_jobs.values import Beyond, to_list, to_rows
+from spark_jobs.runtime.text import shown
+from spark_jobs.runtime.values import Beyond, to_list, to_rows
 
 DAY = 86_400_000_000
 TIME = pa.timestamp("us", "UTC")

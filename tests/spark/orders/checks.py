@@ -8,10 +8,13 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from spark_jobs import control, releases, retention, tables, written
+from spark_jobs import control
 from spark_jobs.audit import snapshot
-from spark_jobs.settings import Settings
-from spark_jobs.tables import GOLD, Table
+from spark_jobs.control import scope
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import GOLD, Table
+from spark_jobs.releases import releases, retention
+from spark_jobs.runtime.settings import Settings
 from tests.gold_model import Found, model
 from tests.integration import oracle
 from tests.spark import lake
@@ -31,7 +34,7 @@ _SUMS = ("output", "duplicates", "quarantined", "superseded", "no_change")
 def check_at_rest(settings: Settings, kafka: Kafka) -> None:
     """All that Kafka holds is in bronze, silver and gold, once, judged as the control tables tell, and released."""
     check_bronze(settings, kafka)
-    assert written.unread_bronze(settings) == []
+    assert scope.unread_bronze(settings) == []
     assert not releases.has_unreleased_batches(settings), "the newest release lacks rows"
     check_batches(settings)
     check_silver(settings)

@@ -7,8 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import row_rules
-from spark_jobs import gates, run
-from spark_jobs.settings import read_settings
+from spark_jobs import run
+from spark_jobs.releases import gates
+from spark_jobs.runtime.settings import read_settings
 from tests.spark.orders import stage
 from tests.spark.orders.world import World
 

@@ -24,7 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_jobs
-from spark_jobs import backfill, faults, leases, maintenance
+from spark_jobs.lake import leases
+from spark_jobs.reprocessing import backfill
+from spark_jobs.runtime import kill_points
+from spark_jobs.upkeep import maintenance
 
 _LONGEST_TURN = 600
 _MOST_FAILURES = 3  # one job fails, the other one fails, and the first one once more: neither can go on
@@ -174,7 +177,7 @@ def set_up() -> Iterator[Stage]:
 
     with pytest.MonkeyPatch.context() as patch:
         for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
-            if getattr(module, "kill_point", None) is faults.kill_point and module is not faults:
+            if getattr(module, "kill_point", None) is kill_points.kill_point and module is not kill_points:
                 patch.setattr(module, "kill_point", stage.reach)
         clock = {"monotonic": time.monotonic}
         patch.setattr(leases, "fcntl", SimpleNamespace(**{**vars(fcntl), "flock": stage.flock}))

@@ -7,8 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from spark_jobs import decisions, leases
-from spark_jobs.settings import Settings, read_settings
+from spark_jobs.lake import leases
+from spark_jobs.releases import decisions
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.orders import stage
 from tests.spark.orders.chances import random_order
 from tests.spark.orders.stage import Actor, Deadlock, Killed, Point, Stage

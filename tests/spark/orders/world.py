@@ -12,11 +12,15 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, leases, releases, run, tables, times, verdicts
+from spark_jobs import control, run
 from spark_jobs.bronze import additions
-from spark_jobs.errors import GateClosed, LedgerError, SettingsError
-from spark_jobs.settings import Settings
-from spark_jobs.silver import redrive_plan
+from spark_jobs.control import verdicts
+from spark_jobs.lake import leases, tables
+from spark_jobs.releases import releases
+from spark_jobs.reprocessing import redrive_plan
+from spark_jobs.runtime import times
+from spark_jobs.runtime.errors import GateClosed, LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.topics import TOPICS as SILVER_TOPICS
 from tests.aging import age
 from tests.conftest import SMALL_FRAMES

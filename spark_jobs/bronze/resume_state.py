@@ -1,0 +1,152 @@
+"""Where the ingestion of a topic stands and where Kafka does, and what speaks against going on. Changes nothing."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.bronze import additions, checkpoint_files, gaps, generations, incarnations
+from spark_jobs.bronze.gaps import Hole
+from spark_jobs.bronze.generations import Checkpoint
+from spark_jobs.bronze.incarnations import Incarnation
+from spark_jobs.bronze.offsets import Positions, Present, known_offsets, look_at
+from spark_jobs.kafka.topics import SOURCE_TOPICS, ensure_topics
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What must be accepted before the ingestion goes on: offsets that are lost, or (`anew`) a topic whose offsets mean other records."""
+
+    found: str
+    lost: list[Hole]
+    anew: Incarnation | None = None
+
+    def error(self, topic: str) -> LedgerError:
+        """The refusal, with the command that accepts."""
+        command = f".venv/bin/python -m spark_jobs.run accept --topic {topic} --who NAME --why TEXT"
+        return LedgerError(f"topic {topic}: {self.found}; to accept that and go on: {command}")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A topic in Kafka (`present`), its life as bronze knows it, and the offsets from which the stream goes on (`resumes`).
+
+    `checkpoint` is the one to go on with; without it a new generation is needed, because of `trouble` if there is some. `is_exact`:
+    the stream has written all before `resumes`; else bronze may lack records before it that Kafka has.
+    """
+
+    present: Present
+    life: Incarnation
+    written: int
+    resumes: Positions
+    is_exact: bool
+    checkpoint: Checkpoint | None
+    trouble: str | None
+    refusal: Refusal | None
+
+
+def folder_of(settings: Settings, topic: str) -> Path:
+    """Where a topic's checkpoints are."""
+    return settings.checkpoints / "bronze" / topic
+
+
+def is_known(settings: Settings, topic: str) -> bool:
+    """Whether bronze has met this topic: then it is not for us to make it anew."""
+    try:
+        return generations.read(folder_of(settings, topic), topic) is not None or incarnations.newest(settings, topic) is not None
+    except ValueError:
+        return True
+
+
+def make_topics(settings: Settings, topics: Collection[str]) -> None:
+    """Make those of the topics that neither the broker has nor bronze has met; raises LedgerError when the broker does not answer."""
+    ensure_topics(settings.broker(), [topic for topic in SOURCE_TOPICS if topic.name in topics and not is_known(settings, topic.name)])
+
+
+def find_standing(settings: Settings, table: Table, topic: str) -> Standing:
+    """Where a topic stands; raises LedgerError when Kafka does not tell of it."""
+    present, written = look_at(settings, topic), additions.count_written(settings, table)
+    checkpoint, trouble = _read(settings, topic)
+    life = incarnations.newest(settings, topic)
+    if life is None:
+        life = Incarnation(topic, 1, checkpoint.topic_id if checkpoint else present.topic_id, present.begins)
+    if checkpoint and (checkpoint.topic_id, checkpoint.label) != (life.topic_id, life.label):
+        checkpoint = None  # of a life before
+    position: Positions | None = None
+    if checkpoint:
+        position, trouble = _find_position(checkpoint, table, written)
+    if position is None:
+        known = known_offsets(settings, table, life.label)
+        resumes = life.first_offsets | {number: last + 1 for number, last in known.items()}
+    else:
+        resumes = position
+    refusal = _refuse(settings, table, present, life, resumes)
+    is_behind = any(begin > resumes.get(number, 0) for number, begin in present.begins.items())
+    is_narrow = checkpoint is not None and not checkpoint.was_used and checkpoint.starts.keys() != present.begins.keys()
+    usable = checkpoint if position is not None and trouble is None and not (is_behind or is_narrow) else None
+    return Standing(present, life, written, resumes, position is not None, usable, trouble, refusal)
+
+
+def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None]:
+    try:
+        return generations.read(folder_of(settings, topic), topic), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[Positions | None, str | None]:
+    """From where a checkpoint goes on, None when it does not tell; and what is wrong with it."""
+    damage = checkpoint_files.damage(checkpoint.folder)
+    if not checkpoint.agrees_with(written):
+        apart = f"{table.name} and its checkpoint {checkpoint.folder} do not belong together any more (one of them was removed or restored)"
+        return None, damage or apart
+    try:
+        return checkpoint.resumes_at(written), damage
+    except (OSError, ValueError) as error:
+        return None, damage or f"{checkpoint.folder}: {error}"
+
+
+def _refuse(settings: Settings, table: Table, present: Present, life: Incarnation, resumes: Positions) -> Refusal | None:
+    if present.topic_id != life.topic_id:
+        return _made_anew(present, life, resumes)
+    if any(resumes.get(number, 0) > end for number, end in present.ends.items()):
+        return _set_back(present, life, resumes)
+    lost = gaps.find_lost(settings, table, life.label, resumes, present.begins)
+    if not lost:
+        return None
+    return Refusal(
+        f"found that Kafka has removed offsets {gaps.describe(lost)}, which {table.name} lacks, expected them still there "
+        "(the topic's retention is shorter than this pause was, or somebody deleted records)",
+        lost,
+    )
+
+
+def _made_anew(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
+    anew = Incarnation(life.topic, life.number + 1, present.topic_id, present.begins)
+    return Refusal(
+        f"found Kafka's topic id {present.topic_id}, expected {life.topic_id}: it was deleted and made anew, or this is another broker "
+        "(then use another LEDGER_WAREHOUSE and LEDGER_CHECKPOINTS for it), and its offsets mean other records; what the old one had "
+        f"from {_places(resumes) or 'its first offsets'} on is gone, and the records of the new one would come as `_topic` {anew.label}",
+        [],
+        anew,
+    )
+
+
+def _set_back(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
+    anew = Incarnation(life.topic, life.number + 1, present.topic_id, present.ends)
+    back = {number: end for number, end in present.ends.items() if resumes.get(number, 0) > end}
+    return Refusal(
+        f"found that Kafka's log ends before {_places(back)}, expected it to reach {_places({each: resumes[each] for each in back})}, "
+        "where bronze is: the broker has lost records that bronze has, and gives their offsets to others; what it has from its present "
+        f"end on would come as `_topic` {anew.label}",
+        [],
+        anew,
+    )
+
+
+def _places(positions: Positions) -> str:
+    return ", ".join(
+        f"offset {offset} of partition {number}" for number, offset in sorted(positions.items(), key=lambda pair: int(pair[0]))
+    )

@@ -1,0 +1,172 @@
+"""The command line of `python -m spark_jobs.run`: the options of every job."""
+
+import argparse
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from spark_jobs.control import verdicts
+from spark_jobs.control.backfills import ROWS_A_STEP
+from spark_jobs.lake import tables
+from spark_jobs.live.places import MODES
+from spark_jobs.runtime import one_line
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.service.desired_state import ACTIONS
+from spark_jobs.service.services import SERVICES
+
+TOPICS = tuple(table.topic for table in tables.BRONZE)
+_TENDED = tuple(table.name for table in tables.EVERY)
+MAINTENANCE_SECONDS = 1800
+_QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
+_OBEYING = "end when somebody wants anything later than this; by default: than its start"
+_REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(SettingsError.exit_code, f"{self.prog}: {message} (see --help)\n")
+
+
+def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> argparse.Namespace:
+    """The command line; an unusable one ends the process with exit code 2 and one line. `about` says what each job does."""
+    parser = _Parser(prog="python -m spark_jobs.run", description="The one entry point of the pipeline.")
+    parser.add_argument(
+        "--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables"
+    )
+    jobs = parser.add_subparsers(dest="name", required=True, metavar="job")
+
+    bronze = jobs.add_parser("bronze", help=about["bronze"])
+    bronze.add_argument("--available-now", action="store_true", help="stop when all that is there now was read")
+    bronze.add_argument("--starting-offsets", metavar="WHERE", help="earliest, latest, committed or an ISO 8601 time with a zone")
+    bronze.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"some of {','.join(TOPICS)}; by default all")
+    bronze.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
+    for name in (service.control for service in SERVICES.values()):
+        control = jobs.add_parser(name, help=about[name])
+        control.add_argument("action", choices=ACTIONS)
+        control.add_argument("--who", type=_line, default="an operator", metavar="NAME", help="who wants it, for the record")
+        control.add_argument("--why", type=_line_or_nothing, default="", metavar="TEXT", help="the reason, for the record")
+        control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait for it to come about (300)")
+    accept = jobs.add_parser("accept", help=about["accept"])
+    accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
+    accept.add_argument("--partition", type=_whole, metavar="P", help="with --offset: give up one record that is too large")
+    accept.add_argument("--offset", type=_whole, metavar="O", help="of that record")
+    accept.add_argument("--who", type=_line, required=True, metavar="NAME", help="who accepts")
+    accept.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+    replay = jobs.add_parser("replay", help=about["replay"])
+    replay.add_argument("--from", dest="begin", required=True, metavar="TIME", help="the first moment: ISO 8601 with a zone, of the broker")
+    replay.add_argument("--to", dest="end", metavar="TIME", help="the first moment that does not belong to it; without: all there is")
+    replay.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"some of {','.join(TOPICS)}; by default all")
+    history = jobs.add_parser("import", help=about["import"])
+    history.add_argument("--topic", required=True, choices=TOPICS, help="what the rows are")
+    history.add_argument("--name", dest="source", required=True, metavar="NAME", help="their _topic in bronze is file:NAME")
+    history_from = history.add_mutually_exclusive_group(required=True)
+    history_from.add_argument("--file", type=Path, metavar="PATH", help="a CSV or Parquet file, or a folder of them")
+    history_from.add_argument("--postgres", metavar="TABLE", help="a table of LEDGER_POSTGRES_URL")
+    history.add_argument("--order-by", metavar="COLUMN", help="with --postgres: a unique column that new rows have at its end")
+    live = jobs.add_parser("live", help=about["live"])
+    live.add_argument("--available-now", action="store_true", help="stop when all that is there now was taken")
+    live.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
+    upgrade = jobs.add_parser("upgrade", help=about["upgrade"])
+    upgrade.add_argument("--mode", required=True, choices=MODES, help="with the states as they are, kept first, or anew")
+    upgrade.add_argument("--query", nargs="+", choices=_QUERIES, default=_QUERIES, metavar="NAME", help="with stateless: only these")
+    savepoint = jobs.add_parser("savepoint", help=about["savepoint"])
+    savepoint_to = savepoint.add_subparsers(dest="action", required=True, metavar="action")
+    savepoint_to.add_parser("create", help="keep this moment").add_argument(
+        "savepoint", nargs="?", metavar="NAME", help="by default: the time"
+    )
+    savepoint_to.add_parser("list", help="what is kept")
+    savepoint_to.add_parser("restore", help="bring a moment back").add_argument("savepoint", metavar="NAME")
+    state = jobs.add_parser("state", help=about["state"]).add_subparsers(dest="action", required=True, metavar="list|show|export")
+    state.add_parser("list", help="of each query its batch, watermark, operators, state stores, keys and sizes")
+    show = state.add_parser("show", help="what a query holds of a key, a JSON object a line")
+    show.add_argument("--where", required=True, metavar="CONDITION", help="which keys: one condition in SQL on the key columns of the list")
+    taken = state.add_parser("export", help="all that a query holds, as Parquet")
+    taken.add_argument("--to", required=True, type=Path, metavar="DIR", help="a folder that is empty or new")
+    for part in (show, taken):
+        part.add_argument("--query", required=True, metavar="NAME", help="a live query of the list, such as customer_sessions")
+    jobs.add_parser("silver", help=about["silver"])
+    jobs.add_parser("gold", help=about["gold"])
+    redrive = jobs.add_parser("redrive", help=about["redrive"])
+    redrive.add_argument("--rule", required=True, metavar="NAME", help="judge the rows of quarantine that break this rule")
+    redrive.add_argument("--table", choices=_REDRIVEN, help="of this table only; by default of every table that has the rule")
+    redrive.add_argument("--corrections", type=Path, metavar="FILE", help="values to judge instead, one JSON object a line")
+    backfill = jobs.add_parser("backfill", help=about["backfill"])
+    backfill.add_argument("--start", required=True, metavar="TIME", help="the first event time, a date or a time; UTC without a zone")
+    backfill.add_argument("--end", required=True, metavar="TIME", help="the event time before which it ends")
+    backfill.add_argument("--tables", nargs="+", choices=tables.REBUILT, default=tables.REBUILT, metavar="TABLE", help="only these tables")
+    backfill.add_argument("--dry-run", action="store_true", help="say which rows, files and windows it would touch; changes nothing")
+    backfill.add_argument("--publish", action="store_true", help="judge and release each step, so that readers see it at once")
+    backfill.add_argument(
+        "--step-rows", type=_whole, default=ROWS_A_STEP, metavar="N", help=f"rows rebuilt while live runs wait ({ROWS_A_STEP})"
+    )
+    audit = jobs.add_parser("audit", help=about["audit"])
+    audit.add_argument("--as-of", type=_whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
+    maintenance = jobs.add_parser("maintenance", help=about["maintenance"])
+    maintenance.add_argument("--tables", nargs="+", choices=_TENDED, default=_TENDED, metavar="TABLE", help="only these tables")
+    maintenance.add_argument(
+        "--wait",
+        type=_whole,
+        default=MAINTENANCE_SECONDS,
+        metavar="S",
+        help=f"seconds to wait for who holds a table ({MAINTENANCE_SECONDS})",
+    )
+    gate = jobs.add_parser("gate", help=about["gate"])
+    gate.add_argument("layer", choices=tuple(tables.LAYERS))
+    gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
+    gate.add_argument("--suite", type=Path, metavar="FILE", help="rehearse this suite or rule set on stored batches; writes nothing")
+    gate.add_argument("--since", type=_whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
+    release = jobs.add_parser("release", help=about["release"])
+    release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
+    decide = jobs.add_parser("decide", help=about["decide"])
+    decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
+    decide.add_argument("--who", type=_line, required=True, metavar="NAME", help="who decides")
+    decide.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+    export = jobs.add_parser("export", help=about["export"])
+    rows = export.add_mutually_exclusive_group(required=True)
+    rows.add_argument("--table", metavar="NAME", help="a table of a release, such as silver.transactions")
+    rows.add_argument("--postgres", metavar="SCHEMA.TABLE", help="a table in LEDGER_POSTGRES_URL")
+    export.add_argument("--to", required=True, metavar="URL", help="a folder, or s3a://bucket/prefix")
+    export.add_argument("--start", metavar="TIME", help="the first moment, in ISO 8601; UTC where it has no zone")
+    export.add_argument("--end", metavar="TIME", help="the first moment after the range")
+    export.add_argument("--release", type=_whole, metavar="N", help="with --table: this release; by default the newest")
+    export.add_argument("--file-mb", type=_megabytes, default=128, metavar="M", help="about how large a file may become (128)")
+    export.add_argument("--date-column", metavar="C", help="with --postgres: the time of a row; by default the day of the export")
+    export.add_argument("--partition-column", metavar="C", help="with --postgres: read in parallel, cut by this column")
+    explain = jobs.add_parser("explain", help=about["explain"])
+    explain.add_argument("--table", required=True, metavar="NAME", help="a table of gold, such as gold.daily_totals")
+    explain.add_argument("--where", required=True, metavar="CONDITION", help="which cells: one condition in SQL on the table's columns")
+    explain.add_argument("--as-of", type=_whole, metavar="RELEASE", help="as this release has it; by default as it is now")
+    return parser.parse_args(arguments)
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in TOPICS]:
+        raise argparse.ArgumentTypeError(f"found {unknown[0]!r}, expected topics separated by commas, of {', '.join(TOPICS)}")
+    return names
+
+
+def _line(text: str, least: int = 1) -> str:
+    if wrong := one_line.problem(text, least):
+        raise argparse.ArgumentTypeError(wrong)
+    return text
+
+
+def _line_or_nothing(text: str) -> str:
+    return _line(text, least=0)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number")
+    return int(text)
+
+
+def _megabytes(text: str) -> int:
+    if not 1 <= _whole(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1 to 4096")
+    return int(text)

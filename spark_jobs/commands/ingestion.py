@@ -1,0 +1,92 @@
+"""The jobs that write bronze or steer who writes it: what must hold before each, and what it calls. Their options are in arguments.py."""
+
+import argparse
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from spark_jobs.lake import tables
+from spark_jobs.releases import retention
+from spark_jobs.runtime.errors import LeaseHeld
+from spark_jobs.runtime.session import bronze_conf, start_session
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import desired_state
+from spark_jobs.service.ownership import leasing, owning
+from spark_jobs.service.services import INGESTION
+
+log = logging.getLogger("ledger")
+
+
+def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
+    """Kafka to bronze. Another bronze application on the same tables is refused at once."""
+    from spark_jobs.bronze import ingest, offsets, resume_state
+
+    obeyed = desired_state.read_wanted(settings, INGESTION).number if options.obeying is None else options.obeying
+    offsets.check_start(options.starting_offsets)
+    if options.available_now:
+        resume_state.make_topics(settings, options.only)  # in a service, each stream waits for the broker by itself
+    settings.broker()
+    chosen = [table for table in tables.BRONZE if table.topic in options.only]
+    with owning(settings, INGESTION, chosen, INGESTION.application(options.only), options.only, options.run_id) as heart:
+        tables.ensure_tables(settings, (*chosen, *tables.CONTROL))
+        retention.bring_up_to_date(settings, chosen)
+        spark = start_session(settings, "ledger bronze", bronze_conf())
+        order = ingest.Order(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
+        ingest.run(spark, settings, order, heart)
+
+
+def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
+    """Stop or restart the bronze application gracefully, or say how it does. Starts no JVM."""
+    desired_state.run(settings, INGESTION, options.action, options.who, options.why, options.wait)
+
+
+def run_accept(settings: Settings, options: argparse.Namespace) -> None:
+    """Accept that Kafka has lost offsets of a topic, that it was made anew, or that one record is given up. Starts no JVM."""
+    from spark_jobs.bronze import acceptance
+
+    acceptance.check_place(options.partition, options.offset)
+    settings.broker()
+    table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
+    if options.offset is None:
+        acceptance.run(settings, table, options.topic, options.who, options.why)
+    else:
+        acceptance.give_up(settings, table, options.partition, options.offset, options.who, options.why)
+
+
+def run_replay(settings: Settings, options: argparse.Namespace) -> None:
+    """Fetch again from Kafka what bronze lacks between two broker times. Starts no JVM; ingestion must not run meanwhile."""
+    from spark_jobs.bronze import offsets, replay
+
+    begin = offsets.parse_time(options.begin, "--from")
+    end = offsets.parse_time(options.end, "--to") if options.end else None
+    replay.check_times(begin, end)
+    settings.broker()
+    chosen = [table for table in tables.BRONZE if table.topic in options.only]
+    with _bronze_at_rest(settings, chosen, "replay"):
+        replay.run(settings, chosen, begin, end)
+
+
+def run_import(settings: Settings, options: argparse.Namespace) -> None:
+    """History from files or a Postgres table to bronze, once however often it is run. Starts no JVM; ingestion must not run meanwhile."""
+    from spark_jobs.bronze import imports
+
+    source = imports.Source(options.source, options.file, options.postgres, options.order_by)
+    imports.check_source(source)
+    table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
+    with _bronze_at_rest(settings, [table], "import"):
+        imports.run(settings, table, source)
+
+
+@contextmanager
+def _bronze_at_rest(settings: Settings, bronze: Sequence[tables.Table], job: str) -> Iterator[None]:
+    """The leases of some bronze tables, at once or not at all; the tables exist."""
+    try:
+        with leasing(settings, INGESTION, bronze, job, [table.topic for table in bronze]):
+            tables.ensure_tables(settings, (*bronze, *tables.CONTROL))
+            retention.bring_up_to_date(settings, bronze)
+            yield
+    except LeaseHeld as error:
+        raise LeaseHeld(
+            f"{error}; if it is the ingestion: run ingestion stop, or trigger the DAG bronze_control with stop, "
+            f"run {job} once more, then the same with restart: it goes on where it stood"
+        ) from None

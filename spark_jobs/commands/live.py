@@ -1,0 +1,117 @@
+"""The jobs of the live queries: what must hold before each, and what it calls. Their options are in arguments.py."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from spark_jobs.control import rule_sets
+from spark_jobs.lake import tables
+from spark_jobs.releases import retention
+from spark_jobs.runtime.session import live_conf, start_session
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import desired_state, heartbeat
+from spark_jobs.service.ownership import leasing, owning
+from spark_jobs.service.services import LIVE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("ledger")
+
+_OURS = ("run upgrade", "run savepoint create", "run savepoint restore")  # who asks for a stop that is over when the job is
+
+
+@contextmanager
+def _at_rest(settings: Settings, job: str) -> Iterator[None]:
+    """The leases of the live tables, with the application ended behind its batches; it may start again afterwards, if it might before.
+
+    What such a job asked for and never took back, because it was killed, counts as not asked for.
+    """
+    from spark_jobs.live import resets
+    from spark_jobs.live.queries import BY_NAME, INTAKE
+
+    before = desired_state.read_wanted(settings, LIVE)
+    might_run = before.state == desired_state.RUN or before.who in _OURS
+    try:
+        if any(beat.is_alive() for beat in heartbeat.read(settings, LIVE)):
+            desired_state.run(settings, LIVE, "stop", f"run {job}", "", wait_seconds=300)
+        with leasing(settings, LIVE, tables.LIVE, job, (INTAKE, *BY_NAME)):
+            tables.ensure_tables(settings, tables.LIVE)
+            resets.finish(settings)
+            yield
+    finally:
+        asked = desired_state.read_wanted(settings, LIVE)
+        if might_run and asked.state == desired_state.STAND_STILL and asked.who in _OURS:
+            desired_state.ask(settings, LIVE, desired_state.RUN, f"run {job}", "")
+            log.info("live processing may run again: the DAG live_queries starts it, or run live")
+
+
+def run_upgrade(settings: Settings, options: argparse.Namespace) -> None:
+    """New code for the live queries: keep their states (last-state, savepoint), or make tables and states anew (stateless)."""
+    from spark_jobs.live import fingerprint, places, upgrade
+
+    present = upgrade.fingerprints(start_session(settings, "ledger upgrade", live_conf()), settings)
+    if options.mode != places.STATELESS:
+        recorded = upgrade.recorded(settings)
+        fingerprint.check(present, recorded)
+        log.info("the states of these live queries can be kept: %s", ", ".join(recorded) or "none has run yet")
+    with _at_rest(settings, "upgrade"):
+        if options.mode == places.STATELESS:
+            upgrade.stateless(settings, present, options.query)
+        else:
+            upgrade.keep(settings, options.mode, datetime.now(UTC))
+
+
+def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
+    """Keep the states of the live queries with the versions of their tables, list what is kept, or bring a moment back."""
+    from spark_jobs.live import fingerprint, places, savepoints, upgrade
+
+    now = datetime.now(UTC)
+    if options.action == "list":
+        for each in places.read_savepoints(settings):
+            sys.stdout.write(f"{savepoints.line(settings, each)}\n")
+    elif options.action == "create":
+        with _at_rest(settings, "savepoint create"):
+            savepoints.create(settings, options.savepoint or f"{now:%Y%m%dT%H%M%SZ}", now)
+    else:
+        found = savepoints.find(settings, options.savepoint)
+        present = upgrade.fingerprints(start_session(settings, "ledger savepoint", live_conf()), settings)
+        fingerprint.check(present, found.fingerprints, f"savepoint {found.name}")
+        with _at_rest(settings, "savepoint restore"):
+            savepoints.restore(settings, found, present)
+
+
+def run_live(settings: Settings, options: argparse.Namespace) -> None:
+    """Bronze to the live tables, by watermarked streams. Another live application is refused at once."""
+    from spark_jobs.live import application, checkpoints, resets
+    from spark_jobs.live.queries import BY_NAME, INTAKE
+
+    obeyed = desired_state.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
+    with owning(settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id) as heart:
+        tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
+        resets.finish(settings)
+        checkpoints.refuse_ahead(settings)
+        retention.bring_up_to_date(settings, tables.LIVE)
+        rule_sets.register(settings, ["transactions"])
+        spark = start_session(settings, "ledger live", live_conf())
+        application.run(spark, settings, application.Order(options.available_now, obeyed), heart)
+
+
+def run_state(settings: Settings, options: argparse.Namespace) -> None:
+    """What the live queries hold, read from their checkpoints while they run: a list, the rows of a key, or all of a query as Parquet."""
+    from spark_jobs.live import state_job
+
+    def session() -> "SparkSession":
+        return start_session(settings, "ledger state")
+
+    match options.action:
+        case "list":
+            state_job.list_all(settings, session)
+        case "show":
+            state_job.show(settings, session, options.query, options.where)
+        case _:
+            state_job.export(settings, session, options.query, options.to)

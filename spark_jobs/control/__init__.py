@@ -1,0 +1,137 @@
+"""The control tables: what was processed, judged and released. Small, and read and written without Spark."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+
+from spark_jobs.lake import leases, schema
+from spark_jobs.lake.ddl import parse_columns
+from spark_jobs.lake.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
+from spark_jobs.runtime.settings import Settings
+
+ROLLED_BACK = "rolled back"  # the transaction identifier of a roll-back; its number is the generation that begins with it
+_WITH_NULLS = Template("create view $name as select *, $nulls from ${name}_found")
+# A null of these types in DataFusion's words; the others have Spark's names there, too.
+_NULLS = {
+    "string": "cast(null as varchar)",
+    "binary": "cast(null as bytea)",
+    "timestamp": "arrow_cast(null, 'Timestamp(Microsecond, Some(\"UTC\"))')",
+    "array<string>": "null",
+}
+
+
+def read(settings: Settings, table: Table) -> pa.Table:
+    """All rows of a table, in no particular order; no rows where the table does not exist yet."""
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return _schema(table).empty_table()
+    found = query(DeltaTable(path), "select * from t", table)
+    return found.select(table.columns).cast(_schema(table))
+
+
+def query(table: DeltaTable, sql: str, declared: Table | None = None) -> pa.Table:
+    """What SQL (DataFusion) says of a table, which it calls `t`; text comes as string views. See `register` for `declared`.
+
+    Not by a PyArrow data set: after one, a process sometimes aborts when it exits (3 of 200 times on a busy machine).
+    """
+    return pa.table(register(QueryBuilder(), "t", table, declared).execute(sql).read_all())
+
+
+def register(session: QueryBuilder, name: str, table: DeltaTable, declared: Table | None) -> QueryBuilder:
+    """Give a session a table, with all columns that it is declared with: those that one of an older warehouse lacks are null."""
+    lacking = schema.lacking(declared, table) if declared else []
+    session.register(f"{name}_found" if lacking else name, table)
+    if lacking and declared:
+        kinds = {column: kind for column, kind, _ in parse_columns(declared.ddl)}
+        nulls = ", ".join(f'{_NULLS.get(kinds[column], f"cast(null as {kinds[column]})")} as "{column}"' for column in lacking)
+        session.execute(_WITH_NULLS.substitute(name=name, nulls=nulls))
+    return session
+
+
+def count(table: DeltaTable) -> int:
+    """The rows of a table. Its own `count` includes those that are marked as removed in files that stay."""
+    return int(query(table, "select count(*) as n from t")["n"][0].as_py())
+
+
+def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
+    """Append rows in one commit, under the table's lease.
+
+    `once` = (application, version) makes a repetition a no-op, as Delta's transaction identifiers do.
+    """
+    with leases.hold(settings, [table], owner=f"append to {table.name}"):
+        append_held(settings, table, rows, once)
+
+
+def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
+    """`append` for a caller that holds the table's lease."""
+    ensure_tables(settings, [table], is_held=True)
+    target = DeltaTable(str(table.path(settings)))
+    done = target.transaction_version(once[0]) if once else None
+    if once and done is not None and done >= once[1]:
+        return
+    properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
+    data = rows.cast(_schema(table)) if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=_schema(table))
+    write_deltalake(target, data, mode="append", commit_properties=properties)
+
+
+def replace_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+    """Put these rows in place of all that a table holds, in one commit, for a caller that holds its lease."""
+    data = pa.Table.from_pylist(list(rows), schema=_schema(table))
+    write_deltalake(str(table.path(settings)), data, mode="overwrite")
+
+
+def generation(settings: Settings) -> int:
+    """How often silver and gold were set back to a release, plus one. It rises with every roll-back and never falls.
+
+    It changes only while the leases of silver, gold and the releases are held all together (decisions.py): whoever holds one of
+    them finds the same number each time.
+    """
+    return max((int(row["generation"] or 1) for row in read(settings, DECISIONS).to_pylist()), default=1)
+
+
+def is_rolled_back(settings: Settings) -> bool:
+    """Whether the roll-back that was decided last is carried out, or none ever was."""
+    number = generation(settings)
+    return number == 1 or (DeltaTable(str(DECISIONS.path(settings))).transaction_version(ROLLED_BACK) or 0) >= number
+
+
+def application(settings: Settings, name: str) -> str:
+    """The transaction identifier (txnAppId) under which a job writes: `silver`, and `silver/2` after the first roll-back.
+
+    A table that was set back keeps the old identifier with its old, higher number, so writes under it would be skipped silently.
+    """
+    number = generation(settings)
+    return name if number == 1 else f"{name}/{number}"
+
+
+def following(settings: Settings, source: Table) -> str:
+    """The transaction identifier under which a gold table keeps how far it follows a silver table."""
+    gold = application(settings, "gold")
+    return gold if source == SILVER_TRANSACTIONS else f"{gold} {source.name}"
+
+
+def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
+    """The rows of control.batches of a job and table, in the order of their batches."""
+    rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == job and row["table"] == table]
+    return sorted(rows, key=lambda row: int(row["last_batch"]))
+
+
+def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
+    """The versions of silver's tables that the newest gold run (that ended by `upto`) read, by name; none where there was none."""
+    rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == "gold" and row["_read_versions"]]
+    read_versions = [json.loads(row["_read_versions"]) for row in rows if upto is None or row["finished_at"] <= upto]
+    return max(read_versions, key=lambda versions: sum(versions.values()), default={})  # versions only rise
+
+
+def last_batch(settings: Settings, job: str, table: str) -> int:
+    """The last bronze batch that a job has processed for a table; 0 when there was none."""
+    return max((int(row["last_batch"]) for row in batches(settings, job, table)), default=0)
+
+
+def _schema(table: Table) -> pa.Schema:
+    return pa.schema(table.delta_schema().to_arrow())

@@ -1,0 +1,171 @@
+"""The record of backfills, control.backfills: what was asked for, which steps are done, which one stopped halfway. Starts no JVM."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_jobs import control
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import BACKFILLS, BY_NAME, Table
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import to_text
+
+DIMENSIONS = "customers and accounts"
+TRANSACTIONS = "transactions"
+ROWS_A_STEP = 500_000
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """What a backfill rebuilds: the event times [start, end), which tables by name, and by which versions of the rules."""
+
+    backfill_id: str
+    start: datetime
+    end: datetime
+    tables: tuple[str, ...]
+    rules: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"backfill of {to_text(self.start)} to {to_text(self.end)}"
+
+    @property
+    def command(self) -> str:
+        """The command that goes on with it."""
+        return f"python -m spark_jobs.run backfill --start {to_text(self.start)} --end {to_text(self.end)} --tables {' '.join(self.tables)}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a backfill that readers see whole: of transactions those of [start, end), or customers and accounts."""
+
+    backfill: Backfill
+    part: str
+    start: datetime
+    end: datetime
+
+    def __str__(self) -> str:
+        return f"{self.part} of {to_text(self.start)} to {to_text(self.end)}"
+
+
+def find_or_start(
+    settings: Settings, start: datetime, end: datetime, tables: tuple[str, ...], rules: Mapping[str, str], run_id: str
+) -> Backfill:
+    """The unfinished backfill that asks for just this, or a new one, which is recorded."""
+    rows = _rows(settings)
+    finished = {row["backfill_id"] for row in rows if row["state"] == "finished"}
+    for row in reversed(rows):
+        known = _backfill(row)
+        if row["backfill_id"] not in finished and (known.start, known.end, known.tables, known.rules) == (start, end, tables, rules):
+            return known
+    backfill = Backfill(uuid.uuid4().hex[:12], start, end, tables, rules)
+    _record(settings, backfill, run_id, "started")
+    return backfill
+
+
+def steps_done(settings: Settings, backfill: Backfill) -> list[Step]:
+    """The steps of a backfill that are done, in their order."""
+    return [_step(row) for row in _rows(settings) if row["backfill_id"] == backfill.backfill_id and row["state"] == "done"]
+
+
+def halfway(settings: Settings) -> Step | None:
+    """The step that was begun and not done: the process that did it has died, if its leases are free."""
+    rows = [row for row in _rows(settings) if row["state"] in ("begun", "done")]
+    return _step(rows[-1]) if rows and rows[-1]["state"] == "begun" else None
+
+
+def refuse_halfway(settings: Settings) -> None:
+    """Raise LedgerError when a step stopped halfway: its tables are not to be judged. The caller holds their leases."""
+    if step := halfway(settings):
+        raise LedgerError(
+            f"a {step.backfill} stopped halfway: found {step} begun and not done, expected all or none of it: "
+            f"the next run of silver or gold ends it, or run it again: {step.backfill.command}"
+        )
+
+
+def begin(settings: Settings, step: Step, run_id: str, versions: Mapping[str, int], newest: datetime | None = None) -> None:
+    """Record that the tables are about to change: their versions before, and the largest event time of all valid transactions after."""
+    facts = {"part": step.part, "step_start": step.start, "step_end": step.end}
+    _record(settings, step.backfill, run_id, "begun", **facts, _versions=json.dumps(versions), _newest_event_at=newest)
+
+
+def begun(settings: Settings) -> tuple[dict[str, int], datetime | None] | None:
+    """What was recorded when the step under way was begun: by the first process the versions, by the last the event time.
+
+    The processes that died in it wrote some of its rows. None where nothing of it is written.
+    """
+    rows = [row for row in _rows(settings) if row["state"] in ("begun", "done")]
+    done = max((number for number, row in enumerate(rows, start=1) if row["state"] == "done"), default=0)
+    if not (under_way := rows[done:]):
+        return None
+    newest = next((row["_newest_event_at"] for row in reversed(under_way) if row["_newest_event_at"]), None)
+    return json.loads(under_way[0]["_versions"] or "{}"), newest
+
+
+def end(settings: Settings, step: Step, run_id: str, **facts: Any) -> None:
+    """Record that a step is done: rows, changed, last_batch, _newest_event_at, and the versions of the tables that it changed."""
+    versions = json.dumps(facts.pop("versions"))
+    _record(settings, step.backfill, run_id, "done", part=step.part, step_start=step.start, step_end=step.end, _versions=versions, **facts)
+
+
+def finish(settings: Settings, backfill: Backfill, run_id: str) -> None:
+    """Record that all steps are done."""
+    _record(settings, backfill, run_id, "finished")
+
+
+def last_rebuild(settings: Settings, table: Table) -> dict[str, Any] | None:
+    """Of the last step that changed a table: last_batch, _newest_event_at and the table's `version` after it; None without one."""
+    for row in reversed(_rows(settings)):
+        if row["state"] == "done" and table.name in (versions := json.loads(row["_versions"])):
+            return {**row, "version": versions[table.name]}
+    return None
+
+
+def changed_versions(settings: Settings) -> dict[str, int]:
+    """For each table that a backfill ever changed, its version after the last one."""
+    versions: dict[str, int] = {}
+    for row in _rows(settings):
+        if row["state"] == "done":
+            versions |= json.loads(row["_versions"])
+    return versions
+
+
+def is_of_release(row: Mapping[str, Any], released: Mapping[str, int]) -> bool:
+    """Whether what a row tells of is part of a release that names these versions: a step that is done, and changed nothing since.
+
+    Silver's index of ids, which steps change too, is in no release.
+    """
+    changed = json.loads(row["_versions"] or "{}")
+    return row["state"] == "done" and all(version <= released.get(name, -1) for name, version in changed.items() if name in BY_NAME)
+
+
+def _rows(settings: Settings) -> list[dict[str, Any]]:
+    return sorted(control.read(settings, BACKFILLS).to_pylist(), key=lambda row: row["number"])
+
+
+def _record(settings: Settings, backfill: Backfill, run_id: str, state: str, **facts: Any) -> None:
+    row = {
+        "backfill_id": backfill.backfill_id,
+        "run_id": run_id,
+        "state": state,
+        "range_start": backfill.start,
+        "range_end": backfill.end,
+        "tables": list(backfill.tables),
+        "rules_versions": json.dumps(dict(backfill.rules), sort_keys=True),
+        "recorded_at": datetime.now(UTC),
+        **facts,
+    }
+    with leases.hold(settings, [BACKFILLS], owner=f"append to {BACKFILLS.name}"):
+        number = max((each["number"] for each in _rows(settings)), default=0) + 1
+        control.append_held(settings, BACKFILLS, [row | {"number": number}])
+
+
+def _backfill(row: Mapping[str, Any]) -> Backfill:
+    return Backfill(row["backfill_id"], row["range_start"], row["range_end"], tuple(row["tables"]), json.loads(row["rules_versions"]))
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    return Step(_backfill(row), row["part"], row["step_start"], row["step_end"])

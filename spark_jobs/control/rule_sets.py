@@ -1,0 +1,96 @@
+"""The registry of row rules: control.rule_sets keeps the text of every rule set that was ever used, by topic and version."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from deltalake import DeltaTable
+
+from expectations.row_rules import RuleError, RuleSet, parse_rules, read_rules
+from spark_jobs import control
+from spark_jobs.lake.tables import BATCHES, RULE_SETS, Table
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Batches of a silver table, up to `last`, that a run began to write and did not finish, and the rules by which it judged them."""
+
+    last: int
+    rules: RuleSet
+
+
+def register(settings: Settings, topics: Iterable[str]) -> None:
+    """Keep the texts of the topics' present rules, where they are used for the first time.
+
+    Raises SettingsError, and keeps none, when a rules file cannot be used, or its version was used before with another text.
+    """
+    try:
+        rule_sets = [read_rules(topic) for topic in topics]
+    except RuleError as error:
+        raise SettingsError(str(error)) from None
+    known = _texts(settings)
+    new = [rules for rules in rule_sets if (rules.topic, rules.version) not in known]
+    for rules in rule_sets:
+        if known.get((rules.topic, rules.version), rules.text) != rules.text:
+            raise SettingsError(
+                f"{rules.file}: found version {rules.version!r} with another text than it was used with before, "
+                "expected a new version for every change: raise `version` in the file, or put its text back"
+            )
+    if new:
+        now = datetime.now(UTC)
+        rows = [{"topic": rules.topic, "version": rules.version, "text": rules.text, "recorded_at": now} for rules in new]
+        control.append(settings, RULE_SETS, rows)
+
+
+def versions(topics: Iterable[str]) -> dict[str, str]:
+    """The version of each topic's present rules."""
+    return {topic: read_rules(topic).version for topic in topics}
+
+
+def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
+    """The rules of a topic as they were at a version, for judging a batch once more as it was judged."""
+    text = _texts(settings).get((topic, version))
+    if text is None:
+        raise LedgerError(f"found no rules of {topic} at version {version!r} in {RULE_SETS.name}, expected those that its batches name")
+    return parse_rules(topic, text)
+
+
+def begin(settings: Settings, application: str, table: Table, rules: RuleSet, last: int) -> None:
+    """Note, before the first write, by which rules the batches up to `last` of a silver table were judged.
+
+    The note is a transaction identifier in a commit of control.batches that brings no row.
+    """
+    control.append(settings, BATCHES, [], once=(_mark(application, table, rules.version), last))
+
+
+def begun(settings: Settings, application: str, topic: str, table: Table) -> Begun | None:
+    """What a run of this application has begun and never recorded in control.batches: it is repeated by the rules of that run."""
+    delta, done = DeltaTable(str(BATCHES.path(settings))), control.last_batch(settings, "silver", table.name)
+    for (of, version), text in _texts(settings).items():
+        last = delta.transaction_version(_mark(application, table, version)) if of == topic else None
+        if last is not None and last > done:  # no more than one: a later run repeats it before it begins another
+            return Begun(last, parse_rules(topic, text))
+    return None
+
+
+def rule_names(settings: Settings, topic: str) -> list[str]:
+    """The names of a topic's present rules, in their order, and after them those of older sets that were ever used.
+
+    Raises SettingsError when the present rules file cannot be used.
+    """
+    try:
+        names = [rule.name for rule in read_rules(topic).rules]
+    except RuleError as error:
+        raise SettingsError(str(error)) from None
+    texts = sorted(text for (of, _), text in _texts(settings).items() if of == topic)
+    return list(dict.fromkeys([*names, *(rule.name for text in texts for rule in parse_rules(topic, text).rules)]))
+
+
+def _mark(application: str, table: Table, version: str) -> str:
+    return f"{application}/{table.name} by rules {version}"
+
+
+def _texts(settings: Settings) -> dict[tuple[str, str], str]:
+    return {(row["topic"], row["version"]): row["text"] for row in control.read(settings, RULE_SETS).to_pylist()}

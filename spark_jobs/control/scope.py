@@ -1,0 +1,299 @@
+"""What a layer's job wrote and no gate has passed yet: its batches, the versions that hold them, and SQL over exactly those rows.
+
+Reads Delta without Spark. Tables that one job writes together from one bronze table (all of gold; silver.transactions with its
+duplicates, late rows and quarantine) are judged together, over the same batches.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from spark_jobs import control
+from spark_jobs.control import backfills
+from spark_jobs.control.verdicts import last_passed, verdicts_that_matter
+from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, REDRIVES, Table
+from spark_jobs.lake.versions import hold_same_rows
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+
+_BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
+_CONTROL = {table.name.replace(".", "_"): table for table in (BATCHES, HOLES)}  # that a suite may name
+_HISTORY_STEP = 200
+_REWRITES = ("DELETE", "UPDATE", "MERGE", "RESTORE", "TRUNCATE")
+_VIEW = Template("create view $name as select * from $raw where $condition")
+_JUDGED = Template(
+    "create view judged as select $first as first_batch, $last as last_batch, "
+    "arrow_cast('$now', 'Timestamp(Microsecond, Some(\"UTC\"))') as judged_at, $freshness as freshness_seconds"
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows to judge: those of bronze batches first..last in one table at a version. last_batch 0: the job never had a batch."""
+
+    table: Table
+    version: int
+    first_batch: int
+    last_batch: int
+
+
+def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[dict[str, Any]]]:
+    """What is to be judged now, and the rows of control.quality_results that stand because nothing was written since.
+
+    Call it while no job writes the layer (bronze excepted: its older versions do not change).
+    Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
+    """
+    _check_exists(settings, layer)
+    given = verdicts_that_matter(settings)
+    judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
+    to_judge: list[Written] = []
+    standing: list[dict[str, Any]] = []
+    for source in dict.fromkeys(map(source_of, LAYERS[layer])):
+        tables = [table for table in LAYERS[layer] if source_of(table) == source]
+        last = _last_batch(settings, layer, tables)
+        versions = {table: _version(settings, table, last) for table in tables}
+        verdicts = [judged[table.name] for table in tables if table.name in judged]
+        if len(verdicts) == len(tables) and all(_stands(settings, row, layer, last, versions) for row in verdicts):
+            standing.extend(verdicts)
+            continue
+        if layer != "bronze":
+            _check_complete(settings, versions, last)
+        before = [passed[table.name] for table in tables if table.name in passed]
+        first = min((int(row["_last_batch"]) for row in before), default=0) + 1 if len(before) == len(tables) else 1
+        if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches: all of it
+            first = 1
+        to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
+    return to_judge, standing
+
+
+def open_query(
+    settings: Settings, written: Written, versions: Mapping[str, int], now: datetime, instead: Mapping[str, Path] | None = None
+) -> Callable[[str], pa.Table]:
+    """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
+
+    `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
+    they are now. `now` is the time of the judgement. `instead` gives the folders of tables that are read in place of the stored ones.
+    """
+    builder = QueryBuilder()
+    layers = _BELOW[written.table.layer]
+    tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
+    ready: set[str] = set()
+
+    def add_view(name: str, raw: str, condition: str) -> None:
+        builder.execute(_VIEW.substitute(name=name, raw=raw, condition=condition))
+
+    def prepare(name: str) -> None:
+        """Register a table when the first query names it: opening one costs more than counting its rows."""
+        if name in ready:
+            return
+        table = tables[name]
+        folder = (instead or {}).get(table.name, table.path(settings))
+        control.register(builder, f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)), table)
+        follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
+        upto, within = "true", "true"
+        if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
+            upto = f"_batch <= {written.last_batch} or _batch is null"
+            within = f"_batch between {written.first_batch} and {written.last_batch} or _batch is null"
+        add_view(name, f"raw_{name}", upto)
+        add_view(f"written_{name}", f"raw_{name}", within)
+        ready.add(name)
+
+    own = written.table.name.replace(".", "_")
+    judged = {"first": written.first_batch, "last": written.last_batch, "now": now.astimezone(UTC).isoformat()}
+    builder.execute(_JUDGED.substitute(judged, freshness=settings.freshness_seconds))
+
+    def query(sql: str) -> pa.Table:
+        words = set(re.findall(r"\w+", sql))
+        for name in tables:
+            if {name, f"written_{name}"} & words or (name == own and "written" in words):
+                prepare(name)
+        if "written" in words and "written" not in ready:
+            add_view("written", f"written_{own}", "true")
+            ready.add("written")
+        for name in (words & _CONTROL.keys()) - ready:
+            control.register(builder, name, DeltaTable(str(_CONTROL[name].path(settings))), _CONTROL[name])
+            ready.add(name)
+        return pa.table(builder.execute(sql).read_all())
+
+    return query
+
+
+def source_of(table: Table) -> str:
+    """The bronze table whose batches a table follows: `transactions` for all of gold."""
+    layer, name = table.name.split(".")
+    return "transactions" if layer == "gold" else name.split("_")[0]
+
+
+def newest_batch(settings: Settings, table: Table) -> int | None:
+    """The last batch that brought rows to a table, from its statistics; None when it has none or does not exist.
+
+    A batch of records that bronze had already brings none.
+    """
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return None
+    return _newest_batch(DeltaTable(path))
+
+
+def unread_bronze(settings: Settings) -> list[Table]:
+    """The bronze tables that have batches which silver has not processed."""
+    return [
+        table
+        for table in LAYERS["bronze"]
+        if (newest_batch(settings, table) or 0) > control.last_batch(settings, "silver", table.name.replace("bronze.", "silver."))
+    ]
+
+
+def unfinished_bronze(settings: Settings) -> list[Table]:
+    """The bronze tables of which silver holds rows of a batch that no finished run recorded."""
+
+    def is_unfinished(bronze: Table) -> bool:
+        last = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
+        made = (table for table in LAYERS["silver"] if source_of(table) == source_of(bronze))
+        return any((newest_batch(settings, table) or 0) > last for table in made)
+
+    return [bronze for bronze in LAYERS["bronze"] if is_unfinished(bronze)]
+
+
+def version_after(settings: Settings, table: Table, last_batch: int, since: datetime | None = None) -> int | None:
+    """The version of a bronze table from which on its commits bring batches after `last_batch`; None where only all will do.
+
+    So it is, too, where one of these commits may be older than `since`.
+    """
+    if last_batch == 0:
+        return None
+    delta = DeltaTable(str(table.path(settings)))
+    version = version_upto(delta, last_batch)
+    if version == delta.version() or (since is not None and _committed_at(delta, version) < since):
+        return None
+    return version + 1
+
+
+def is_rewritten(settings: Settings, table: Table, last_batch: int) -> bool:
+    """Whether rows of a bronze table were removed or changed since it held this batch: what its commits brought is not what it holds."""
+    delta = DeltaTable(str(table.path(settings)))
+    since = version_upto(delta, last_batch) if last_batch else 0
+    return since < delta.version() and any(commit["operation"] in _REWRITES for commit in delta.history(delta.version() - since))
+
+
+def version_upto(table: DeltaTable, last_batch: int) -> int:
+    """The newest version of a bronze table that holds no batch after `last_batch`; the present one where the log tells none.
+
+    Bronze commits name their batch in userMetadata; other commits (compaction) belong to the batch before them.
+    """
+    version, limit, head = table.version(), _HISTORY_STEP, table.version()
+    while True:
+        commits = table.history(limit)
+        for commit in commits:
+            batch = _batch_of(commit)
+            if batch is not None and batch <= last_batch:
+                return version
+            if batch is not None:
+                version = int(commit["version"]) - 1
+        if len(commits) < limit:
+            return version if version >= 0 and _holds_no_more(table, version, last_batch) else head
+        version, limit = head, limit * 10
+
+
+def _batch_of(commit: dict[str, Any]) -> int | None:
+    try:
+        return int(json.loads(commit["userMetadata"])["batch"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _holds_no_more(table: DeltaTable, version: int, last_batch: int) -> bool:
+    """Whether a version can be read and has no batch after the last; compaction may have named none of those that it joined."""
+    try:
+        return (_newest_batch(DeltaTable(table.table_uri, version=version)) or 0) <= last_batch
+    except DeltaError:
+        return False
+
+
+def _committed_at(table: DeltaTable, version: int) -> datetime:
+    return datetime.fromtimestamp(table.history(table.version() - version + 1)[-1]["timestamp"] / 1000, UTC)
+
+
+def _newest_batch(table: DeltaTable) -> int | None:
+    files = pa.table(table.get_add_actions(flatten=True))
+    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
+
+
+def _version(settings: Settings, table: Table, last_batch: int) -> int:
+    delta = DeltaTable(str(table.path(settings)))
+    return version_upto(delta, last_batch) if table.layer == "bronze" else delta.version()
+
+
+def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
+    """The last bronze batch that the layer's job finished; for bronze, the last one that silver read."""
+    if layer != "gold":
+        return control.last_batch(settings, "silver", f"silver.{source_of(next(iter(tables)))}")
+    lasts = {table.name: control.last_batch(settings, "gold", table.name) for table in tables}
+    if len(set(lasts.values())) > 1:
+        found = ", ".join(f"{name} at batch {last}" for name, last in lasts.items())
+        raise LedgerError(f"gold stopped halfway: found {found}, expected the same batch: run gold again")
+    last, silver = max(lasts.values()), control.last_batch(settings, "silver", "silver.transactions")
+    if last == 0 and silver > 0:
+        raise LedgerError(
+            f"gold never finished a run: found none in control.batches, expected one up to batch {silver}, where silver stands: "
+            "run python -m spark_jobs.run gold first"
+        )
+    return last
+
+
+def _is_amended(settings: Settings, layer: str, passed: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a re-drive or a backfill has changed rows of older batches since these verdicts, which passed."""
+    if layer == "bronze" or not passed:
+        return False
+    known = {row["table"]: row["version"] for row in passed}
+    if layer == "gold":
+        known |= control.versions_read_by_gold(settings, upto=min(row["_judged_at"] for row in passed))
+    newest = list(backfills.changed_versions(settings).items())
+    path = str(REDRIVES.path(settings))
+    if DeltaTable.is_deltatable(path):
+        redriven = control.query(
+            DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"', REDRIVES
+        ).to_pylist()
+        newest += [(row["table"], row["version"]) for row in redriven]
+    return any(version > known[name] for name, version in newest if name in known)
+
+
+def _stands(settings: Settings, row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
+    if not row["passed"] or row["_last_batch"] != last:
+        return False
+    own = ((table, version) for table, version in versions.items() if table.name == row["table"])
+    return layer == "bronze" or any(hold_same_rows(settings, table, row["version"], version) for table, version in own)
+
+
+def _check_exists(settings: Settings, layer: str) -> None:
+    job = "gold" if layer == "gold" else "silver"
+    wanted = dict.fromkeys((*LAYERS[layer], *LAYERS[job], BATCHES))
+    missing = [table.name for table in wanted if not DeltaTable.is_deltatable(str(table.path(settings)))]
+    if missing:
+        raise LedgerError(
+            f"nothing to judge in {layer}: found no {', '.join(missing)} in {settings.warehouse}, "
+            f"expected what {job} writes: run python -m spark_jobs.run {job} first"
+        )
+
+
+def _check_complete(settings: Settings, versions: dict[Table, int], last: int) -> None:
+    """A job that died between two tables leaves rows of a batch that no run finished: only that job can mend it."""
+    for table, version in versions.items():
+        if "_batch" not in table.columns:
+            continue
+        builder = QueryBuilder().register("rows", DeltaTable(str(table.path(settings)), version=version))
+        found = pa.table(builder.execute("select max(_batch) as last from rows").read_all())["last"][0].as_py() or 0
+        if found > last:
+            raise LedgerError(
+                f"{table.layer} stopped halfway: {table.name} has rows of batch {found}, expected none after {last}, "
+                f"the last one that a finished run recorded: run {table.layer} again"
+            )

@@ -1,0 +1,51 @@
+"""The Kafka topics of the pipeline, each declared once, and how they are made."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from spark_jobs.runtime.errors import LedgerError
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic: how many partitions, and its settings beside the broker's defaults."""
+
+    name: str
+    partitions: int
+    config: dict[str, str] = field(default_factory=dict)
+
+
+# The broker stamps the records, so that `_timestamp` says when a record really came. Records of 10 MB fit.
+_STAMPED = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "12582912"}
+_COMPACTED = {**_STAMPED, "cleanup.policy": "compact"}
+
+TRANSACTIONS = Topic("transactions", 5, _STAMPED)
+CUSTOMERS = Topic("customers", 1, _COMPACTED)
+ACCOUNTS = Topic("accounts", 1, _COMPACTED)
+SOURCE_TOPICS = (TRANSACTIONS, CUSTOMERS, ACCOUNTS)
+DEBITS = Topic("transactions.debits", 5, _STAMPED)
+CREDITS = Topic("transactions.credits", 5, _STAMPED)
+
+ANSWER_SECONDS = 15
+
+
+def ensure_topics(bootstrap: str, topics: Iterable[Topic] = SOURCE_TOPICS) -> None:
+    """Make the topics that the broker lacks; those that exist stay as they are.
+
+    Raises LedgerError when the broker does not answer within 15 seconds.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}, logger=None)
+    try:
+        existing = admin.list_topics(timeout=ANSWER_SECONDS).topics
+        missing = [topic for topic in topics if topic.name not in existing]
+        wanted = [NewTopic(topic.name, num_partitions=topic.partitions, config=topic.config) for topic in missing]
+        for future in admin.create_topics(wanted).values() if wanted else ():
+            future.result(ANSWER_SECONDS)
+    except KafkaException as error:
+        reason = error.args[0]
+        if reason.name() != "TOPIC_ALREADY_EXISTS":  # another process was quicker
+            raise LedgerError(f"Kafka at {bootstrap} does not answer ({reason.str()}): is the broker up? (make status, make up)") from None

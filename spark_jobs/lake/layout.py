@@ -1,0 +1,28 @@
+"""How the rows of a table lie in its files, and how they are found there."""
+
+from spark_jobs.lake.tables import ARRIVAL, Table
+
+# How gold is written: rows are found by pages of a thousand, in files that lie in the order of time.
+SMALL_PAGES = {"parquet.page.row.count.limit": "1000", "spark.sql.parquet.compression.codec": "zstd"}
+_TIMES_OF_IDS = ("event_at", "debit_at")
+
+
+def order_of(table: Table) -> tuple[str, ...]:
+    """The columns by which rows lie in files: the order of arrival or the keys; of gold the time, then the keys."""
+    if table.layer == "gold":
+        return tuple(dict.fromkeys((table.time_column or "", *table.keys)))
+    return ARRIVAL if "_batch" in table.columns else table.keys
+
+
+def merge_keys(table: Table) -> tuple[str, ...]:
+    """What a merge finds rows by: the keys (of a table without any, all columns); of gold's rows by id their time, too.
+
+    Such a row that gets another time goes at one place and comes at another, so that no more than these places is read.
+    """
+    times = _TIMES_OF_IDS if table.layer == "gold" else ()
+    return (*(table.keys or table.columns), *(name for name in times if name in table.columns))
+
+
+def merge_time(table: Table) -> str | None:
+    """The time, or day, among a gold table's merge keys; None where it has none, because its rows are of all time."""
+    return table.time_column if table.layer == "gold" and table.time_column in merge_keys(table) else None

@@ -1,0 +1,197 @@
+"""Every write of the jobs that use Spark. Each is atomic and may be repeated.
+
+A write says how far it brings its table (`upto`: a bronze batch, or a version of the table it follows). Delta keeps that number
+in the same commit as the rows, as a transaction identifier; what a table has already is left out of the next write. So a crash
+between two tables, a lost checkpoint or another cut of the batches neither loses nor doubles a row.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from deltalake import DeltaTable as DeltaLog
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.lake import ranges
+from spark_jobs.lake.layout import merge_keys, merge_time, order_of
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+
+_ROWS_A_FILE = 500_000
+_MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
+_MARKS = "delta.enableDeletionVectors"
+_TXN = "spark.databricks.delta.write.txn"
+_OPTIMIZE = "spark.databricks.delta.optimize"
+
+
+def applied(settings: Settings, table: Table, application: str) -> int | None:
+    """How far an application has brought a table; None when it has written nothing yet."""
+    return DeltaLog(str(table.path(settings))).transaction_version(application)
+
+
+def in_order(rows: DataFrame, columns: Sequence[str], count: int) -> DataFrame:
+    """The rows (about `count`) in files of a good size, each sorted, so that a few of them are found without reading the others."""
+    files = 1 + count // _ROWS_A_FILE
+    spread = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *columns)
+    return spread.sortWithinPartitions(*columns)
+
+
+def append_batches(
+    rows: DataFrame,
+    settings: Settings,
+    table: Table,
+    application: str,
+    upto: int,
+    batch: int | None = None,
+    at_most: int | None = None,
+) -> None:
+    """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit.
+
+    `batch` is the last of these batches where they are numbered by something else than `upto` counts. `at_most` is how many rows
+    there can be, where the caller knows: few of them become one file, without a shuffle; more are written side by side.
+    """
+    done = applied(settings, table, application) or 0
+    if done >= upto:
+        return
+    new = rows.where(F.col("_batch") > done).select(*table.columns)
+    if at_most is not None and at_most <= _MOST_IN_ONE_FILE:
+        new = new.coalesce(1)
+    append_once(new, settings, table, application, upto, {"batch": upto if batch is None else batch})
+
+
+def append_once(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int, told: Mapping[str, int]) -> None:
+    """Append rows in one commit, which is skipped when it was done before; `told` goes into the commit's userMetadata."""
+    kill_point(f"before {table.name}")
+    (
+        rows.select(*table.columns)
+        .write.format("delta")
+        .mode("append")
+        .option("txnAppId", application)
+        .option("txnVersion", upto)
+        .option("userMetadata", json.dumps({"application": application, **told}))
+        .save(str(table.path(settings)))
+    )
+    kill_point(f"after {table.name}")
+
+
+def append_rows(rows: DataFrame, settings: Settings, table: Table, *, application: str, upto: int, count: int) -> None:
+    """Append rows (about `count`) in the table's order, in one commit that is skipped when it was done before."""
+    kill_point(f"before {table.name}")
+    ordered = in_order(rows.select(*table.columns), order_of(table), count)
+    metadata = json.dumps({"application": application, "upto": upto})
+    writer = ordered.write.format("delta").mode("append").option("userMetadata", metadata)
+    writer.option("txnAppId", application).option("txnVersion", upto).save(str(table.path(settings)))
+    kill_point(f"after {table.name}")
+
+
+def merge_rows(
+    rows: DataFrame,
+    settings: Settings,
+    table: Table,
+    *,
+    application: str,
+    upto: int,
+    on: Sequence[str],
+    matched: dict[str, str] | None = None,
+    deletes_where: str | None = None,
+    within: Column | None = None,
+) -> None:
+    """Merge rows into a table by null-safe equality of keys, in one commit that is skipped when it was done before.
+
+    `matched` gives the new value of columns of rows that exist (`t` the table, `s` the rows); by default all of `s`.
+    `deletes_where` is a condition on `s` under which the existing row goes and none is added. `within` holds for every row of `t` that
+    any of `s` matches: the rest of the table is not read.
+    """
+    if (done := applied(settings, table, application)) is not None and done >= upto:
+        return
+    kill_point(f"before {table.name}")
+    spark = rows.sparkSession
+    is_same = F.expr(" and ".join(f"t.`{key}` <=> s.`{key}`" for key in on))
+    target = DeltaTable.forPath(spark, str(table.path(settings))).alias("t")
+    merge = target.merge(rows.alias("s"), is_same if within is None else is_same & within)
+    if deletes_where:
+        merge = merge.whenMatchedDelete(deletes_where)
+    keep = f"not coalesce({deletes_where}, false)" if deletes_where else "true"
+    values: dict[str, str | Column] = {f"`{name}`": f"s.`{name}`" for name in table.columns}
+    updates: dict[str, str | Column] = {f"`{name}`": value for name, value in matched.items()} if matched else values
+    with _transaction(spark, application, upto):
+        merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(keep, values=values).execute()
+    kill_point(f"after {table.name}")
+
+
+def mark_removed_rows(spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> None:
+    """Let Delta mark rows of these tables as removed, and leave their files, where it does not yet (deletion vectors).
+
+    By Spark: delta-rs would demand of readers that they know variants, too.
+    """
+    for table in tables:
+        if DeltaLog(str(table.path(settings))).metadata().configuration.get(_MARKS) != "true":
+            path = str(table.path(settings)).replace("`", "``")
+            spark.sql(f"alter table delta.`{path}` set tblproperties ('{_MARKS}' = 'true')")
+
+
+def compact(spark: SparkSession, settings: Settings, table: Table, most_files: int, file_bytes: int) -> None:
+    """Join a table's small files into files of about this size once there are more than so many of them. No row changes.
+
+    Files that have reached the size stay as they are, so the work does not grow with the table.
+    """
+    path = str(table.path(settings))
+    sizes = pa.table(DeltaLog(path).get_add_actions()).column("size_bytes").to_pylist()
+    if sum(size < file_bytes for size in sizes) <= most_files:
+        return
+    kill_point(f"before compacting {table.name}")
+    with configured(spark, {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}):
+        DeltaTable.forPath(spark, path).optimize().executeCompaction()
+    kill_point(f"after compacting {table.name}")
+
+
+def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> DataFrame:
+    """What must change to turn `present` into `wanted`: rows that are new or differ, and `_is_gone` for those to delete."""
+    names = wanted.columns
+    p, w = present.select(F.struct(*names).alias("p"), *on), wanted.select(F.struct(*names).alias("w"), *on)
+    changed = p.join(w, on=list(on), how="full_outer").where(~F.col("p").eqNullSafe(F.col("w")))
+    is_gone = F.col("w").isNull()
+    return changed.select(F.coalesce("w", "p").alias("r"), is_gone.alias("_is_gone")).select("r.*", "_is_gone")
+
+
+def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
+    """The `difference` of parts of a table, computed now and kept."""
+    return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).localCheckpoint()
+
+
+def merge_changes(changed: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
+    """Write a `difference`. Of a gold table whose rows have a time no more is read than the hours, or days, of those that change."""
+    time, within = merge_time(table), None
+    if time:
+        unit = ranges.DAY if time == "day" else ranges.HOUR
+        numbers = changed.agg(F.collect_set(ranges.number(time, unit)).alias("numbers")).collect()[0]["numbers"]
+        within = ranges.among(f"t.{time}", numbers, unit)
+    keys = merge_keys(table)
+    merge_rows(changed, settings, table, application=application, upto=upto, on=keys, deletes_where="s._is_gone", within=within)
+
+
+def _transaction(spark: SparkSession, application: str, upto: int) -> AbstractContextManager[None]:
+    """MERGE has no option for a transaction identifier, but honours the session's (which stays set until it is unset)."""
+    user_metadata = json.dumps({"application": application, "upto": upto})
+    conf = {f"{_TXN}AppId": application, f"{_TXN}Version": str(upto)}
+    return configured(spark, conf | {"spark.databricks.delta.commitInfo.userMetadata": user_metadata})
+
+
+@contextmanager
+def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
+    """Settings of the session that hold within, and are what they were afterwards."""
+    before = {name: spark.conf.get(name, None) for name in conf}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

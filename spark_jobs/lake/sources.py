@@ -1,0 +1,88 @@
+"""Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
+
+import shutil
+from collections.abc import Iterable
+from datetime import datetime
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_jobs.lake.ddl import parse_columns
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError, first_line
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import to_micros
+
+# One micro-batch takes all that a source has: Delta would otherwise cut in the middle of a bronze batch.
+_ALL_FILES = str(2**31 - 1)
+
+
+def read_table(spark: SparkSession, settings: Settings, table: Table, version: int | None = None) -> DataFrame:
+    """A table as it is now, or as it was at a version."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return with_columns_of(table, reader.load(str(table.path(settings))))
+
+
+def with_columns_of(table: Table, rows: DataFrame) -> DataFrame:
+    """Rows of a table with all columns that it is declared with: those that an older version of it lacks are null."""
+    lacking = {name: F.lit(None).cast(kind) for name, kind, _ in parse_columns(table.ddl) if name not in rows.columns}
+    return rows.withColumns(lacking) if lacking else rows
+
+
+def between(time: str | Column, start: datetime, end: datetime) -> Column:
+    """Whether a time (or day) is in [start, end), in literals that data skipping understands."""
+    at = F.col(time) if isinstance(time, str) else time
+    return (at >= moment(start)) & (at < moment(end))
+
+
+def moment(time: datetime) -> Column:
+    """A time as a literal, whatever the zone of this machine."""
+    return F.timestamp_micros(F.lit(to_micros(time)))
+
+
+def stream_table(
+    spark: SparkSession, settings: Settings, table: Table, from_version: int | None = None, name: str | None = None
+) -> DataFrame:
+    """The rows appended to a table, whole commits at a time; commits that remove or change rows are passed over.
+
+    A query without checkpoint starts with the commit `from_version`, which must exist, or with all rows there are. Under `name` the
+    checkpoint keeps how far it has come (session.live_conf).
+    """
+    reader = (spark.readStream.name(name) if name else spark.readStream).format("delta")
+    reader = reader.option("maxFilesPerTrigger", _ALL_FILES).option("skipChangeCommits", "true")
+    if from_version is not None:
+        reader = reader.option("startingVersion", from_version)
+    return reader.load(str(table.path(settings)))
+
+
+def start_once(writer: DataStreamWriter, settings: Settings, layer: str, table: Table) -> StreamingQuery:
+    """Start the query by which a layer takes what a table has gained, to end there. It begins with an empty checkpoint.
+
+    What the layer has written says where its query starts; a checkpoint that is older or newer than the tables would hide rows.
+    """
+    checkpoint = settings.checkpoints / layer / table.name
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int) -> DataFrame:
+    """The change feed of a table after one of its versions: its columns, _change_type and _commit_version."""
+    reader = spark.readStream.format("delta").option("readChangeFeed", "true").option("maxFilesPerTrigger", _ALL_FILES)
+    return reader.option("startingVersion", after_version + 1).load(str(table.path(settings)))
+
+
+def wait_for(queries: Iterable[StreamingQuery]) -> None:
+    """Wait until every availableNow query is done; then raises LedgerError with the first line of what stopped one."""
+    failures = []
+    for query in queries:
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            failures.append(f"{query.name} stopped: {first_line(error)}")
+    if failures:
+        raise LedgerError("; ".join(failures))

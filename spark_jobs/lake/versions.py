@@ -1,0 +1,102 @@
+"""Which versions of a table hold the same rows, with nothing but upkeep between them, and the way back to one. All of it without Spark."""
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable
+
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+
+# Operations that move rows or say something about the table, and neither add, change nor remove a row.
+UPKEEP = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+_CHANGES = ("Inserted", "Updated", "Deleted")  # what the metrics of a merge count
+_FILES = ('{"add":', '{"remove":', '{"cdc":')  # what a commit without rows has none of: one that says how far a job has come
+
+
+def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bool:
+    """Whether two versions of a table hold the same rows, as far as the log still tells; in doubt they do not."""
+    first, last = sorted((one, other))
+    return all(is_upkeep(table.path(settings), version) for version in range(first + 1, last + 1))
+
+
+def is_upkeep(path: Path, version: int) -> bool:
+    """Whether the commit of a version left all rows as they were; no, where it is not there to tell."""
+    lines = _commit(path, version)
+    return bool(lines) and (_told(lines).get("operation") in UPKEEP or not any(line.startswith(_FILES) for line in lines))
+
+
+def has_changes_from(path: Path, version: int) -> bool:
+    """Whether a commit of the table at `path`, from a version on, may have added, changed or removed a row."""
+    return any(not is_upkeep(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
+
+
+def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], commit: CommitProperties) -> None:
+    """Bring a table's rows back to a version, in one commit; also where they are those of that version already.
+
+    Raises LedgerError, and writes nothing, where the table has not come to that version.
+    """
+    if version > delta.version():
+        raise LedgerError(
+            f"{delta.table_uri}: found version {delta.version()}, expected version {version} to go back to: the table was restored from "
+            "an older copy; bring back tables and control tables of one moment"
+        )
+    if version < delta.version():
+        delta.restore(version, commit_properties=commit)
+    else:
+        delta.create_write_transaction([], "append", delta.schema(), list(partitioned_by), commit_properties=commit)
+
+
+def rows_since(path: Path, version: int) -> int:
+    """The version that brought the rows which a version of the table at `path` holds.
+
+    Upkeep brings none, and a roll-back those of the version to which it returned. Versions of which it gives the same hold the
+    same rows.
+    """
+    while version > 0:
+        if (restored := _commit_info(path, version).get("rolled_back_to")) is not None:
+            version = int(restored)
+        elif is_upkeep(path, version):
+            version -= 1
+        else:
+            break
+    return version
+
+
+def rows_written(path: Path, after: int, applications: Collection[str]) -> int | None:
+    """How many rows the merges of some applications added, changed or removed after a version of the table at `path`; None without any.
+
+    Of a commit that is not there to tell, it counts that there was one.
+    """
+    told = (_commit_info(path, version) for version in range(after + 1, DeltaTable(str(path)).version() + 1))
+    own = [commit.get("operationMetrics", {}) for commit in told if not commit or commit.get("application") in applications]
+    return sum(int(metrics.get(f"numTargetRows{what}", 0)) for metrics in own for what in _CHANGES) if own else None
+
+
+def operation_of(path: Path, version: int) -> str | None:
+    """The name of the operation that made a version of the table at `path`; None where its commit is not there, or does not say."""
+    operation = _commit_info(path, version).get("operation")
+    return None if operation is None else str(operation)
+
+
+def _commit(path: Path, version: int) -> list[str]:
+    try:
+        return (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _commit_info(path: Path, version: int) -> dict[str, Any]:
+    """What the commit of a version says of itself, what its writer put into userMetadata included; nothing where it is not there."""
+    return _told(_commit(path, version))
+
+
+def _told(lines: Iterable[str]) -> dict[str, Any]:
+    told: dict[str, Any] = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
+    try:
+        return {**json.loads(told.get("userMetadata") or "{}"), **told}
+    except (ValueError, TypeError):
+        return told

@@ -1,0 +1,61 @@
+"""The live application: the intake and the live queries in one process, until told to stop."""
+
+import logging
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.lake.tables import LIVE
+from spark_jobs.live import fingerprint, upgrade
+from spark_jobs.live.queries import QUERIES
+from spark_jobs.live.running import Intake, Live
+from spark_jobs.runtime.errors import LedgerError, line_with_cause
+from spark_jobs.runtime.session import jvm_of
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import desired_state, run_loop
+from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
+from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.service.services import LIVE as LIVE_SERVICE
+from spark_jobs.upkeep import requests
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/control.py)."""
+
+    available_now: bool
+    obeyed: str
+
+
+def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile) -> None:
+    """Run the live queries until told to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
+
+    The caller holds the leases of the live tables, which exist. Raises SettingsError, before anything is written, when the state of
+    a query is not of the present code; with `available_now` LedgerError when a query failed.
+    """
+    fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
+    heart.beat(jvm=identify(jvm_of(spark)))
+    intake = Intake(spark, settings, available_now=order.available_now)
+    lives = [Live(spark, settings, query, intake, available_now=order.available_now) for query in QUERIES]
+    stages: list[list[KeptQuery]] = [[intake], [*lives]] if order.available_now else [[intake, *lives]]
+
+    def look(is_stopping: bool) -> None:
+        told = {query.name: query.told(time.monotonic()) for query in (intake, *lives)}
+        heart.beat(state=STOPPING if is_stopping else RUNNING, topics=told)
+        if not is_stopping:
+            requests.serve(spark, settings, LIVE)
+
+    try:
+        for stage in stages:
+            if not run_loop.live(stage, look, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != order.obeyed):
+                log.info("live stopped on request")
+                return
+            if failed := [query for query in stage if query.error]:
+                error = failed[0].error or LedgerError()
+                raise LedgerError(f"live {failed[0].name} stopped: {line_with_cause(error)}") from error
+    finally:
+        requests.finish(settings)
+    log.info("live stopped: all that was there is taken")

@@ -1,0 +1,170 @@
+"""Checkpoints of live queries, each with its generation and the fingerprint of the code that its state is of (generation.json).
+
+A generation has transaction identifiers of its own in the table that the query writes, so that the first batches of a new checkpoint
+are not taken for those of an old one.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from spark_jobs.bronze import checkpoint_files
+from spark_jobs.lake.tables import LIVE_TRANSACTIONS, Table
+from spark_jobs.live import fingerprint, places
+from spark_jobs.live.fingerprint import Fingerprint
+from spark_jobs.live.places import GENERATION
+from spark_jobs.live.queries import INTAKE, QUERIES, LiveQuery
+from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The checkpoint of a query that is in use."""
+
+    query: LiveQuery
+    root: Path
+    number: int
+    fingerprint: Fingerprint
+
+    @property
+    def folder(self) -> Path:
+        """Spark's checkpoint."""
+        return self.root / str(self.number)
+
+    @property
+    def application(self) -> str:
+        """The transaction identifier of its writes."""
+        return application(self.query, self.number)
+
+
+def application(query: LiveQuery, number: int) -> str:
+    """The transaction identifier of the writes of a generation."""
+    return f"live {query.name}/{number}"
+
+
+def read(settings: Settings, query: LiveQuery) -> Generation | None:
+    """The generation in use, None where the query never ran. Raises LedgerError when its table knows one, and the checkpoint is gone."""
+    folder = places.root(settings) / query.name
+    table = _delta(settings, query.table)
+    try:
+        facts: dict[str, Any] = json.loads((folder / GENERATION).read_text())
+        found = Generation(query, folder, int(facts["number"]), facts["fingerprint"])
+    except FileNotFoundError:
+        if table is not None and table.file_uris():
+            raise _lost(query, f"{folder / GENERATION} is missing") from None
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _lost(query, f"{folder / GENERATION} cannot be read ({error})") from None
+    written = table.transaction_version(found.application) if table is not None else None
+    planned = checkpoint_files.last(found.folder, "offsets")
+    if written is not None and planned < written:
+        raise _lost(query, f"{found.folder} reaches to batch {planned}, {query.table.name} has batch {written}")
+    return found
+
+
+def refuse_ahead(settings: Settings) -> None:
+    """Raise LedgerError where a query has planned, or taken, commits that gold.live_transactions does not have.
+
+    So it is when the tables were restored from an older copy and the checkpoints were not: what the intake writes next would count
+    as taken. Call it before the intake starts. A state that is lost is passed over: its query fails, and says so.
+    """
+    head = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version()
+    for query in QUERIES:
+        try:
+            generation = read(settings, query)
+        except LedgerError:
+            continue
+        reached = places.planned(generation.folder) if generation else 0
+        if reached > head + 1:
+            raise LedgerError(
+                f"live {query.name}: the state is newer than the tables: found {LIVE_TRANSACTIONS.name} at version {head}, and a state "
+                f"that has taken version {reached - 1}; expected tables and checkpoints of one moment: bring back the checkpoints of "
+                "that moment, restore a savepoint (run savepoint restore), or rebuild the table: "
+                f"run upgrade --mode stateless --query {query.name}"
+            )
+
+
+def open_generation(settings: Settings, query: LiveQuery, frame: DataFrame) -> Generation:
+    """The generation to go on with, or the first; its fingerprint is that of the present code, whose `frame` it is.
+
+    Raises SettingsError, and writes nothing, where the state is not one that the present code can go on with.
+    """
+    generation, now = read(settings, query), fingerprint.take(query, frame, settings.allowed_lateness_seconds)
+    if generation:
+        fingerprint.check({query.name: now}, {query.name: generation.fingerprint})
+    if generation is None:
+        return begin(settings, query, next_number(settings, query), now)
+    return generation if generation.fingerprint == now else begin(settings, query, generation.number, now)
+
+
+def intake_application(settings: Settings) -> str:
+    """The transaction identifier of the intake: another one after each restored savepoint, which the table tells."""
+    return _intake(_newest_intake(settings))
+
+
+def next_intake_application(settings: Settings) -> str:
+    """The identifier with which the intake goes on after a savepoint is restored."""
+    return _intake(_newest_intake(settings) + 1)
+
+
+def intake_batch(settings: Settings) -> int:
+    """The last batch of bronze that the intake has taken; 0 for none."""
+    return DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).transaction_version(intake_application(settings)) or 0
+
+
+def begin(settings: Settings, query: LiveQuery, number: int, of: Fingerprint) -> Generation:
+    """A generation in use from now on. Its checkpoint is empty, but for what the caller has put into its folder before."""
+    started = Generation(query, places.root(settings) / query.name, number, of)
+    started.folder.mkdir(parents=True, exist_ok=True)
+    write_whole(started.root / GENERATION, json.dumps({"number": number, "fingerprint": of}, indent=1))
+    return started
+
+
+def next_number(settings: Settings, query: LiveQuery) -> int:
+    """The number of the next generation: larger than that of any that its table, or a folder, knows."""
+    folders = [int(folder.name) for folder in (places.root(settings) / query.name).glob("[0-9]*") if folder.name.isdecimal()]
+    return _unused(settings, query.table, lambda number: application(query, number), max(folders, default=0) + 1)
+
+
+def remove_others(generation: Generation) -> None:
+    """Remove the checkpoints of a query that are not in use."""
+    for folder in generation.root.iterdir():
+        if folder.is_dir() and folder != generation.folder:
+            shutil.rmtree(folder)
+
+
+def _newest_intake(settings: Settings) -> int:
+    return _unused(settings, LIVE_TRANSACTIONS, _intake, 2) - 1
+
+
+def _unused(settings: Settings, table: Table, name: Callable[[int], str], number: int) -> int:
+    """The first number, from one on, by whose transaction identifier nothing was written to a table."""
+    delta = _delta(settings, table)
+    while delta is not None and delta.transaction_version(name(number)) is not None:
+        number += 1
+    return number
+
+
+def _delta(settings: Settings, table: Table) -> DeltaTable | None:
+    path = str(table.path(settings))
+    return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+
+
+def _intake(number: int) -> str:
+    return f"live {INTAKE}/{number}"
+
+
+def _lost(query: LiveQuery, why: str) -> LedgerError:
+    return LedgerError(
+        f"live {query.name}: the state behind {query.table.name} is gone or older than the table: {why}; expected the checkpoint that "
+        f"wrote it: bring it back, restore a savepoint (run savepoint restore), or make the table anew: "
+        f"run upgrade --mode stateless --query {query.name}"
+    )

@@ -1,0 +1,151 @@
+"""What the state of a live query depends on, recorded beside its checkpoint: Spark has no operator ids that would tell.
+
+A change of anything in a fingerprint means that the state cannot be kept; what is not in it (a filter, an output column, a name) may
+change. include/docs/live.md has the table.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame
+
+from spark_jobs.live.queries import LiveQuery
+from spark_jobs.runtime.errors import SettingsError
+
+Fingerprint = dict[str, Any]
+
+_FORMAT = 1
+_COMPUTED = "computed"
+_STATEFUL = ("Deduplicate", "DeduplicateWithinWatermark", "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark")
+
+
+def take(query: LiveQuery, frame: DataFrame, lateness_seconds: int) -> Fingerprint:
+    """The fingerprint of a query as its code is now; `frame` is what it builds. Runs nothing.
+
+    Of its operators as Spark's optimizer leaves them: a sum that is not written is not in the state, and the order of sums is that in which
+    they are written.
+    """
+    execution = frame._jdf.queryExecution()
+    plan = execution.sparkSession().sessionState().optimizer().execute(execution.analyzed())  # its own optimizedPlan() refuses streams
+    return {
+        "format": _FORMAT,
+        "sources": list(query.sources),
+        "meaning": dict(query.meaning),
+        "lateness_seconds": lateness_seconds,
+        "operators": [_describe(node) for node in _walk(plan) if _is_stateful(node)],
+    }
+
+
+def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Why state of the recorded fingerprint cannot be used by the present code, a line each; empty where it can.
+
+    A shorter allowed lateness keeps the state. With a longer one Spark would drop rows as late that are accepted now: its watermark
+    never goes back.
+    """
+    reasons = []
+    for name, said in (("format", "the fingerprint"), ("sources", "the sources"), ("meaning", "the operation")):
+        if recorded[name] != now[name]:
+            reasons.append(f"{said}: found {_text(recorded[name])} in the state, {_text(now[name])} in the code")
+    if recorded["lateness_seconds"] < now["lateness_seconds"]:
+        reasons.append(f"the allowed lateness: found {recorded['lateness_seconds']} s in the state, {now['lateness_seconds']} s is longer")
+    if len(recorded["operators"]) != len(now["operators"]):
+        reasons.append(
+            f"the number of stateful operators: found {len(recorded['operators'])} in the state, {len(now['operators'])} in the code"
+        )
+    for number, (old, new) in enumerate(zip(recorded["operators"], now["operators"], strict=False)):
+        for part in old.keys() | new.keys():
+            if old.get(part) == new.get(part):
+                continue
+            if part == _COMPUTED:
+                reasons.append(f"the keys of operator {number} are computed in another way, as by a window of another size")
+            else:
+                reasons.append(
+                    f"{part} of operator {number}: found {_text(old.get(part))} in the state, {_text(new.get(part))} in the code"
+                )
+    return sorted(reasons)
+
+
+def check(present: Mapping[str, Fingerprint], recorded: Mapping[str, Fingerprint], savepoint: str = "") -> None:
+    """Refuse states that the present code cannot go on with; both are by query, and those that only one has are no matter.
+
+    Raises SettingsError that names every difference; `savepoint` is whose states they are, if not those in use.
+    """
+    wrong: dict[str, list[str]] = {}
+    for name, known in recorded.items():
+        if name in present and (reasons := differences(known, present[name])):
+            wrong.setdefault("; ".join(reasons), []).append(name)
+    if wrong:
+        names = [name for each in wrong.values() for name in each]
+        told = ". ".join(f"live {', '.join(each)}: its state cannot be kept: {why}" for why, each in wrong.items())
+        anew = f"make {'their tables' if len(names) > 1 else 'its table'} anew with run upgrade --mode stateless --query {' '.join(names)}"
+        remedy = f"restore {savepoint} with the code that wrote it" if savepoint else f"{anew}, or start the code that wrote the state"
+        raise SettingsError(f"{told}. Expected the same in the code: {remedy}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {of}" for name, of in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _describe(node: JavaObject) -> dict[str, Any]:
+    name = node.nodeName()
+    if name == "Aggregate":
+        keys = [_column(key) for key in _items(node.groupingExpressions())]
+        computed = sorted(_computations(node))
+        values = [found.sql() for value in _items(node.aggregateExpressions()) for found in _find(value, "AggregateExpression")]
+        return {"operator": name, "keys": keys, _COMPUTED: computed, "values": list(dict.fromkeys(values))}
+    if name == "Join":
+        sides = {side: [_column(column) for column in _items(getattr(node, side)().output())] for side in ("left", "right")}
+        return {"operator": f"{name} {node.joinType().sql()}", "condition": node.condition().get().sql(), **sides}
+    return {"operator": name, "keys": [_column(key) for key in _items(node.keys())]}
+
+
+def _computations(aggregate: JavaObject) -> set[str]:
+    """The SQL of all that is computed below an aggregate for its keys: a window is, with its size, slide or gap."""
+    made: dict[int, list[JavaObject]] = {}
+    for node in _walk(aggregate):
+        if node.nodeName() == "Project":
+            for column in _items(node.projectList()):
+                if column.nodeName() == "Alias":
+                    made.setdefault(column.exprId().id(), []).append(column.child())
+        elif node.nodeName() == "Expand":
+            for number, column in enumerate(_items(node.output())):
+                made.setdefault(column.exprId().id(), []).extend(each.apply(number) for each in _items(node.projections()))
+    found: set[str] = set()
+    waiting = _items(aggregate.groupingExpressions())
+    seen: set[int] = set()
+    while waiting:
+        for column in _find(waiting.pop(), "AttributeReference"):
+            if (key := column.exprId().id()) not in seen:
+                seen.add(key)
+                waiting += made.get(key, [])
+                found |= {each.sql() for each in made.get(key, []) if each.nodeName() != "AttributeReference"}
+    return found
+
+
+def _is_stateful(node: JavaObject) -> bool:
+    name = node.nodeName()
+    if name == "Join":
+        return all(side.isStreaming() for side in _items(node.children()))
+    return bool(node.isStreaming()) and (name == "Aggregate" or name in _STATEFUL)
+
+
+def _column(expression: JavaObject) -> str:
+    return f"{expression.name()} {expression.dataType().sql()}"
+
+
+def _walk(node: JavaObject) -> Iterator[JavaObject]:
+    yield node
+    for child in _items(node.children()):
+        yield from _walk(child)
+
+
+def _find(expression: JavaObject, name: str) -> Iterator[JavaObject]:
+    yield from (found for found in _walk(expression) if found.nodeName() == name)
+
+
+def _items(sequence: JavaObject) -> list[JavaObject]:
+    get: Callable[[int], JavaObject] = sequence.apply
+    return [get(number) for number in range(sequence.size())]

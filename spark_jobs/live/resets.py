@@ -1,0 +1,120 @@
+"""Live tables and their states brought to another moment, all together: a crash on the way is made good before anything else happens.
+
+What is to be done is written down first, then done table by table and query by query, each step once however often it is begun.
+"""
+
+import json
+import logging
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from spark_jobs.lake.tables import LIVE, LIVE_TRANSACTIONS, Table, ensure_tables
+from spark_jobs.lake.versions import set_back
+from spark_jobs.live import checkpoints, places
+from spark_jobs.live.fingerprint import Fingerprint
+from spark_jobs.live.queries import BY_NAME
+from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_FILE = "reset.json"
+_POSITION = re.compile(r'"reservoirVersion":\d+,"index":-?\d+,"isStartingVersion":(true|false)')
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """What becomes of a table: the rows of a version, or none; and which transaction identifiers it knows from then on."""
+
+    version: int | None
+    transactions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewState:
+    """What becomes of a query: a generation, with a copy of this checkpoint, or an empty one."""
+
+    number: int
+    fingerprint: Fingerprint
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What is to be done, by the names of tables and queries."""
+
+    why: str
+    tables: Mapping[str, NewTable]
+    states: Mapping[str, NewState]
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+def carry_out(settings: Settings, reset: Reset) -> None:
+    """Do it. The caller holds the leases of the live tables, and nothing runs."""
+    write_whole(_file(settings), json.dumps(asdict(reset)))
+    finish(settings)
+
+
+def finish(settings: Settings) -> None:
+    """Do what was begun and not finished, if anything. The caller holds the leases of the live tables."""
+    try:
+        facts = json.loads(_file(settings).read_text())
+    except FileNotFoundError:
+        return
+    tables = {name: NewTable(**each) for name, each in facts["tables"].items()}
+    states = {name: NewState(**each) for name, each in facts["states"].items()}
+    for table in LIVE:
+        if table.name in tables:
+            _set(settings, table, tables[table.name], f"reset {facts['id']}")
+    for name, state in states.items():
+        _begin(settings, name, state)
+    kill_point("before the reset is done")
+    _file(settings).unlink()
+    log.info("%s: %s", facts["why"], ", ".join([*tables, *(f"state of {name}" for name in states)]))
+
+
+def move_position(text: str, version: int) -> str:
+    """Spark's offsets of a query over Delta tables, as if its sources had been taken up to, and without, a version."""
+    return _POSITION.sub(f'"reservoirVersion":{version},"index":-1,"isStartingVersion":false', text)
+
+
+def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
+    """In one commit, with the mark by which a repetition knows that it is done."""
+    delta = DeltaTable(str(table.path(settings)))
+    if delta.transaction_version(mark) is not None:
+        return
+    kill_point(f"before reset of {table.name}")
+    transactions = [Transaction(mark, 1), *(Transaction(*each) for each in new.transactions.items())]
+    commit = CommitProperties(custom_metadata={"userMetadata": json.dumps({"reset_to": new.version})}, app_transactions=transactions)
+    if new.version is None:
+        delta.delete(commit_properties=commit)
+    else:
+        set_back(delta, new.version, table.partitioned_by, commit)
+        ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
+    kill_point(f"after reset of {table.name}")
+
+
+def _begin(settings: Settings, name: str, state: NewState) -> None:
+    folder = places.root(settings) / name / str(state.number)
+    if state.checkpoint and not folder.exists():
+        draft = folder.with_name(f".{folder.name}")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(Path(state.checkpoint), draft)
+        version = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version() + 1  # the rows of the table now are those it has taken
+        for file in (draft / "offsets").glob("[0-9]*"):
+            file.write_text(move_position(file.read_text(), version))
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        draft.rename(folder)
+    kill_point(f"before the state of {name}")
+    checkpoints.remove_others(checkpoints.begin(settings, BY_NAME[name], state.number, state.fingerprint))
+
+
+def _file(settings: Settings) -> Path:
+    return places.root(settings) / _FILE

@@ -1,0 +1,195 @@
+"""The queries of the live application as they run: the intake, and each live query behind it."""
+
+import json
+import logging
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs import control
+from spark_jobs.control import scope
+from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.versions import has_changes_from
+from spark_jobs.live import checkpoints, intake, offset_logs, places
+from spark_jobs.live.queries import INTAKE, LiveQuery
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import to_text
+from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.silver import batches
+from spark_jobs.silver.transactions import judge_by_present_rules
+
+log = logging.getLogger(__name__)
+
+INTAKE_SECONDS = 1.5
+_SURELY_KEPT = timedelta(days=LEAST_FILE_DAYS - MARGIN_DAYS)
+_LOOK_SECONDS = 5.0  # between two looks at what waits, which read a log
+_NEWEST = Template("select max(event_at) as newest from t where _batch <= $done")
+Trigger = dict[str, Any]
+
+
+class _LiveStream(KeptQuery):
+    """What the intake and the live queries have in common: their trigger, and how the heartbeat tells of them."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, name: str, source: Table, seconds: float, *, available_now: bool) -> None:
+        super().__init__(name, available_now=available_now)
+        self._spark, self._settings, self._source, self._seconds = spark, settings, source, seconds
+        self._last, self._reached, self._dropped, self._watermark = (-1, ""), 0, 0, ""
+        self._looked_at, self._waiting = 0.0, 0
+
+    def told(self, now: float) -> dict[str, Any]:
+        """State, last batch, the watermark, and how many rows of the table that it reads wait."""
+        told = self._how()
+        if self._last[0] >= 0:
+            if now - self._looked_at > _LOOK_SECONDS:
+                self._looked_at, self._waiting = now, _rows_since(self._source.path(self._settings), self._reached)
+            if not self._waiting:
+                self._progressed = time.time()
+            told |= {"batch": self._last[0], "lag_records": self._waiting, "watermark": self._watermark, "dropped_rows": self._dropped}
+        return told | {"progressed_at": self._progressed}
+
+    def _trigger(self) -> Trigger:
+        return {"availableNow": True} if self._available_now else {"processingTime": f"{self._seconds * 1000:.0f} milliseconds"}
+
+    def _follow(self, query: StreamingQuery) -> None:
+        last = query.lastProgress
+        if last is None or (last.batchId, str(query.runId)) == self._last:
+            return
+        seen = self._last[0] if self._last[1] == str(query.runId) else -1
+        for progress in query.recentProgress if last.batchId > seen + 1 else [last]:
+            if progress.batchId > seen and (dropped := sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)):
+                log.error(
+                    "live %s: batch %d dropped %d rows that were accepted as in time: please report", self.name, progress.batchId, dropped
+                )
+                self._dropped += dropped
+        self._last, self._progressed = (last.batchId, str(query.runId)), time.time()
+        ends = [source.endOffset for source in last.sources]
+        self._reached = min((json.loads(end)["reservoirVersion"] for end in ends if end and end != "null"), default=self._reached)
+        self._watermark = (last.eventTime or {}).get("watermark", self._watermark)
+        self._recovered()
+
+
+class Intake(_LiveStream):
+    """bronze.transactions to gold.live_transactions and gold.live_refused, whole batches of bronze in order."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, *, available_now: bool) -> None:
+        super().__init__(spark, settings, INTAKE, BRONZE_TRANSACTIONS, INTAKE_SECONDS, available_now=available_now)
+        self._application = checkpoints.intake_application(settings)
+        self._newest: datetime | None = None
+        self._begun = 0  # the batch up to which refused rows are written
+
+    def _open(self) -> StreamingQuery:
+        done = self._done()
+        self._newest = _newest(self._settings, done)
+        self._begun = sinks.applied(self._settings, LIVE_REFUSED, self._application) or 0
+        # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
+        folder = places.root(self._settings) / self.name
+        shutil.rmtree(folder, ignore_errors=True)
+        # Upkeep spares no commits for live, which may stand still for as long as one likes: those that it may have removed are not read.
+        start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
+        stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
+        take = batches.take_new(
+            self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, judge_by_present_rules, self._begun
+        )
+
+        def take_new(rows: DataFrame, number: int) -> None:
+            take(rows.where(F.col("_batch") > self._done()).localCheckpoint(), number)  # judged once
+
+        query = judge_by_present_rules(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
+        return query.trigger(**self._trigger()).foreachBatch(self._guarded(take_new)).start()
+
+    def _done(self) -> int:
+        return sinks.applied(self._settings, LIVE_TRANSACTIONS, self._application) or 0
+
+    def _process(self, judged: DataFrame, first: int, last: int) -> None:
+        spark, settings, application = judged.sparkSession, self._settings, self._application
+        if last <= self._begun:  # a run that died has written what it refused: it stands, whatever rules and lateness say now
+            within = F.col("_batch").between(first, last)
+            bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
+            sinks.append_batches(intake.not_refused(bronze, refused).coalesce(1), settings, LIVE_TRANSACTIONS, application, last)
+            self._newest = _newest(settings, last)
+            return
+        marks, newest = intake.watermarks(judged, self._newest, settings.allowed_lateness_seconds)
+        known = intake.remembered(
+            sources.read_table(spark, settings, LIVE_TRANSACTIONS),
+            sources.read_table(spark, settings, LIVE_REFUSED),
+            first,
+            sources.moment(marks[0][1]) if marks and marks[0][0] == first else None,
+        )
+        decided = intake.decide(judged, marks, known).localCheckpoint()
+        # The rows of the position come last: a crash before them repeats the batch, and finds the refused ones written.
+        if not intake.refused(decided).isEmpty():
+            sinks.append_batches(intake.refused(decided).coalesce(1), settings, LIVE_REFUSED, application, last)
+        sinks.append_batches(intake.accepted(decided).coalesce(1), settings, LIVE_TRANSACTIONS, application, last)
+        self._newest = newest
+        self._watermark = to_text(marks[-1][1]) if marks else ""
+
+
+class Live(_LiveStream):
+    """One live query: gold.live_transactions to its table, each batch once."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, query: LiveQuery, intake: Intake, *, available_now: bool) -> None:
+        super().__init__(spark, settings, query.name, LIVE_TRANSACTIONS, query.seconds, available_now=available_now)
+        self._live, self._intake = query, intake
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has yet to take what the intake has written, or is about to: a stop leaves all live tables of one moment.
+
+        Not where it fails: it may never get there.
+        """
+        if self.error is not None and self.is_idle:
+            return False
+        return not self._intake.is_at_rest or has_changes_from(LIVE_TRANSACTIONS.path(self._settings), self._reached)
+
+    def _open(self) -> StreamingQuery:
+        frame = build(self._spark, self._settings, self._live)
+        generation = checkpoints.open_generation(self._settings, self._live, frame)
+        offset_logs.record_partitions(generation.folder)
+        table = self._live.table
+
+        def append(rows: DataFrame, number: int) -> None:
+            held = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
+            try:
+                if held.count():
+                    sinks.append_once(held.coalesce(1), self._settings, table, generation.application, number, {"live_batch": number})
+            finally:
+                held.unpersist()
+
+        writer = frame.writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(generation.folder))
+        return writer.outputMode("append").trigger(**self._trigger()).foreachBatch(self._guarded(append)).start()
+
+
+def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFrame:
+    """The frame of a live query over gold.live_transactions, its sources named, its rows with the watermark."""
+
+    def read(name: str) -> DataFrame:
+        rows = sources.stream_table(spark, settings, LIVE_TRANSACTIONS, name=name)
+        return rows.withWatermark("event_at", f"{settings.allowed_lateness_seconds} seconds")
+
+    return query.build(read)
+
+
+def _newest(settings: Settings, done: int) -> datetime | None:
+    """The largest event time of the valid rows of all batches up to `done`."""
+    found = [
+        control.query(DeltaTable(str(table.path(settings))), _NEWEST.substitute(done=done))["newest"][0].as_py()
+        for table in (LIVE_TRANSACTIONS, LIVE_REFUSED)
+    ]
+    return max((moment for moment in found if moment is not None), default=None)
+
+
+def _rows_since(path: Path, version: int) -> int:
+    """How many rows the commits of a table from a version on have brought."""
+    delta = DeltaTable(str(path))
+    commits = delta.history(delta.version() + 1 - version) if version <= delta.version() else []
+    return sum(int(commit.get("operationMetrics", {}).get("numOutputRows", 1)) for commit in commits if commit["operation"] == "WRITE")

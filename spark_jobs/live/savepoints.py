@@ -1,0 +1,144 @@
+"""Savepoints: the state of every live query and the version of every live table, of one moment, kept until somebody removes them.
+
+A savepoint lies at `$LEDGER_CHECKPOINTS/savepoints/<name>`: `savepoint.json`, and beside it a copy of each query's checkpoint. It can be
+made while nothing runs and no query is behind gold.live_transactions, as a graceful stop leaves it.
+"""
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from spark_jobs.bronze import checkpoint_files
+from spark_jobs.lake import sinks
+from spark_jobs.lake.tables import LIVE, LIVE_REFUSED, LIVE_TRANSACTIONS
+from spark_jobs.lake.versions import has_changes_from
+from spark_jobs.live import checkpoints, places, resets
+from spark_jobs.live.checkpoints import Generation
+from spark_jobs.live.fingerprint import Fingerprint
+from spark_jobs.live.places import SAVEPOINT, Savepoint, savepoint_folder
+from spark_jobs.live.queries import INTAKE, QUERIES
+from spark_jobs.live.resets import NewState, NewTable, Reset
+from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def find(settings: Settings, name: str) -> Savepoint:
+    """A savepoint by its name; raises SettingsError when there is none."""
+    present = {each.name: each for each in places.read_savepoints(settings)}
+    if name not in present:
+        raise SettingsError(f"found no savepoint {name!r}, expected one of: {', '.join(present) or 'none was created'}")
+    return present[name]
+
+
+def line(settings: Settings, savepoint: Savepoint) -> str:
+    """A savepoint in one line, for people."""
+    size = sum(file.stat().st_size for file in savepoint_folder(settings, savepoint.name).rglob("*") if file.is_file())
+    kept = [table for table in LIVE if table.name in savepoint.versions]
+    lacks = [table.name for table in kept if _why_unreadable(table.path(settings), savepoint.versions[table.name])]
+    can = f"cannot be restored: versions are gone of {', '.join(lacks)}" if lacks else "can be restored"
+    return f"{savepoint.name}: of {savepoint.created_at}, up to batch {savepoint.bronze_batch} of bronze, {size / 1e6:.1f} MB, {can}"
+
+
+def create(settings: Settings, name: str, now: datetime) -> Savepoint:
+    """Keep this moment. The caller holds the leases of the live tables, and nothing runs.
+
+    Raises SettingsError when there is a savepoint of that name, LedgerError when a query is behind or has lost its state, or none has run.
+    """
+    target = savepoint_folder(settings, name)
+    if not NAME.fullmatch(name):
+        raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
+    if target.exists():
+        raise SettingsError(f"found a savepoint {name} already, expected another name")
+    generations = [found for query in QUERIES if (found := checkpoints.read(settings, query))]
+    if not generations:
+        raise LedgerError("found no live query that has ever run, expected one: run live first")
+    _confirm_one_moment(settings, generations)
+    savepoint = Savepoint(
+        name,
+        now.isoformat(timespec="seconds"),
+        {table.name: DeltaTable(str(table.path(settings))).version() for table in LIVE},
+        checkpoints.intake_batch(settings),
+        {each.query.name: checkpoint_files.last(each.folder, "commits") for each in generations},
+        {each.query.name: each.fingerprint for each in generations},
+    )
+    draft = target.with_name(f".{name}")
+    shutil.rmtree(draft, ignore_errors=True)  # of a process that died
+    for each in generations:
+        shutil.copytree(each.folder, draft / each.query.name)
+        planned, ended = (checkpoint_files.last(each.folder, log) for log in ("offsets", "commits"))
+        if planned > ended:  # without rows: planned again by whoever goes on
+            for file in (str(planned), f".{planned}.crc"):
+                (draft / each.query.name / "offsets" / file).unlink(missing_ok=True)
+    write_whole(draft / SAVEPOINT, json.dumps(asdict(savepoint), indent=1))
+    draft.rename(target)
+    log.info("savepoint %s: %d tables up to batch %d of bronze, in %s", name, len(savepoint.versions), savepoint.bronze_batch, target)
+    return savepoint
+
+
+def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fingerprint]) -> None:
+    """Bring live tables and states back to a savepoint, under new generations. The caller holds the leases, and nothing runs.
+
+    What came later is taken again from bronze. A query that the savepoint does not have (`present`: all that there are) begins anew.
+    Raises LedgerError, before anything is written, when a version cannot be opened any more.
+    """
+    for table in LIVE:
+        version = savepoint.versions.get(table.name)
+        if version is not None and (why := _why_unreadable(table.path(settings), version)):
+            raise LedgerError(f"version {version} of {table.name}: {why}: savepoint {savepoint.name} cannot be restored")
+    taken = {checkpoints.next_intake_application(settings): savepoint.bronze_batch}
+    tables = {table.name: NewTable(savepoint.versions[table.name], taken) for table in (LIVE_TRANSACTIONS, LIVE_REFUSED)}
+    states = {}
+    for query in QUERIES:
+        name, number = query.name, checkpoints.next_number(settings, query)
+        if name in savepoint.batches:
+            written = {checkpoints.application(query, number): savepoint.batches[name]}
+            tables[query.table.name] = NewTable(savepoint.versions[query.table.name], written)
+            states[name] = NewState(number, savepoint.fingerprints[name], str(savepoint_folder(settings, savepoint.name) / name))
+        else:
+            tables[query.table.name], states[name] = NewTable(None), NewState(number, present[name])
+    resets.carry_out(settings, Reset(f"restored savepoint {savepoint.name}", tables, states))
+
+
+def _confirm_one_moment(settings: Settings, generations: Iterable[Generation]) -> None:
+    """Raises LedgerError where a query, or the intake, has yet to take a batch, or to end one that it has written already."""
+    source = LIVE_TRANSACTIONS.path(settings)
+    behind = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
+    for each in generations:
+        reached, ended = places.position(each.folder), checkpoint_files.last(each.folder, "commits")
+        written = sinks.applied(settings, each.query.table, each.application)
+        if reached is None or has_changes_from(source, reached):
+            head = DeltaTable(str(source)).version()
+            behind.append(f"live {each.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}")
+        elif written is not None and written > ended:
+            behind.append(f"live {each.query.name} has written batch {written}, and not ended it")
+    if behind:
+        raise LedgerError(
+            f"{'; '.join(behind)}, as after a crash: expected all queries at one moment: start run live once more and stop it, "
+            "or run live --available-now"
+        )
+
+
+def _is_halfway(settings: Settings) -> bool:
+    refused = sinks.applied(settings, LIVE_REFUSED, checkpoints.intake_application(settings)) or 0
+    return refused > checkpoints.intake_batch(settings)
+
+
+def _why_unreadable(path: Path, version: int) -> str | None:
+    try:
+        missing = [file for file in DeltaTable(str(path), version=version).file_uris() if not Path(file).exists()]
+    except (DeltaError, OSError) as error:
+        return f"it cannot be opened any more ({error})"
+    return f"{len(missing)} of its files are gone ({missing[0]})" if missing else None

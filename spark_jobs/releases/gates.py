@@ -1,0 +1,248 @@
+"""The job behind `run gate LAYER`: judges what a layer's job wrote, records the verdicts, raises when the gate is closed.
+
+Starts no JVM: Delta is read by delta-rs, and Great Expectations judges what SQL measured. Where nothing new was written, the gate
+says `skipped`, and judges only what is expected all the same (freshness).
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from expectations.context import index_page
+from expectations.gate import Failure, Judgement, judge, refusal
+from expectations.limited import NoAnswer, call_limited
+from expectations.profile import measure_table
+from expectations.suites import SuiteError, read_suite
+from spark_jobs import control
+from spark_jobs.control import backfills
+from spark_jobs.control.scope import Written, find_written, open_query
+from spark_jobs.control.verdicts import closed_verdicts, newest_verdicts, next_moment
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
+from spark_jobs.releases import rollback
+from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime.errors import GateClosed, LedgerError
+from spark_jobs.runtime.masking import mask_error
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    settings: Settings,
+    layer: str,
+    run_id: str,
+    verdict_file: Path | None = None,
+    now: datetime | None = None,
+    limit_seconds: float | None = None,
+    *,
+    is_held: bool = False,
+) -> None:
+    """Judge what the layer's job wrote since the last judgement that passed; what was not written since is not judged again.
+
+    Writes Data Docs under `settings.quality`, one row a table to control.quality_results, and the verdict as JSON for callers.
+    The caller may hold the layer's leases (`is_held`).
+    With a limit, tables are judged in a process of its own; no judgement within that time closes the gate.
+    Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be
+    judged, or a roll-back was decided meanwhile.
+    """
+    # Bronze never stops to be written, but the version that holds the batches in question does not change.
+    held = nullcontext() if is_held or layer == "bronze" else rollback.hold(settings, LAYERS[layer], owner=f"gate {layer}")
+    with held:
+        generation = control.generation(settings)
+        if layer != "bronze":
+            backfills.refuse_halfway(settings)
+        to_judge, standing = find_written(settings, layer)
+    now = next_moment(settings, now or datetime.now(UTC))
+    versions = {written.table.name: written.version for written in to_judge}
+    if layer == "gold":  # against silver as gold read it
+        versions |= control.versions_read_by_gold(settings)
+    overdue = _find_overdue(settings, standing, now)
+    judged = [written for written in (*to_judge, *overdue) if written.last_batch > 0]
+    judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, limit_seconds)
+    rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
+    standing = [row for row in standing if row["table"] not in {written.table.name for written in overdue}]
+    if rows:
+        with leases.hold(settings, [QUALITY_RESULTS], owner=f"gate {layer}"):
+            if control.generation(settings) != generation:
+                raise LedgerError(f"gate {layer}: a roll-back came in between and took away what was judged: run the gate again")
+            control.append_held(settings, QUALITY_RESULTS, rows)
+    for row in (*rows, *standing):
+        log.info("%s", _line(row, is_standing=row in standing))
+    for failure in _failures(judgements):
+        log.warning("%s: %s", failure, failure.description)
+    verdict = _verdict(settings, layer, judgements, rows, standing, is_new=bool(judgements) and len(judged) > len(overdue))
+    if verdict_file:
+        write_whole(verdict_file, json.dumps(verdict, indent=2) + "\n")
+    log.info("gate %s: %s; report: %s", layer, verdict["verdict"], verdict["report"])
+    if verdict["verdict"] == "closed":
+        raise GateClosed(_closed_message(layer, _failures(judgements), verdict["report"]))
+
+
+def is_overdue(settings: Settings, now: datetime) -> bool:
+    """Whether bronze had nothing new for longer than the freshness limit, and no gate has said so within that time."""
+    standing = [row for row in newest_verdicts(settings).values() if row["layer"] == "bronze" and row["passed"]]
+    limit = timedelta(seconds=settings.freshness_seconds)
+    return bool(_find_overdue(settings, [row for row in standing if now - row["_judged_at"] >= limit], now))
+
+
+def refuse_if_closed(settings: Settings, *layers: str) -> None:
+    """Raise GateClosed when the newest verdict of a table of these layers is a closed one; no verdict is no objection."""
+    if closed := closed_verdicts(settings, *layers):
+        raise GateClosed(closed_line(closed))
+
+
+def closed_line(closed: Sequence[dict[str, Any]]) -> str:
+    """What closed gates wait for, in one line: what failed, whether somebody decided to wait, and the ways out."""
+    names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
+    gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
+    waiting = next((row["decision"] for row in closed if row["decision"]), None)
+    told = f"{waiting['who']} decided to wait at {waiting['decided_at']:%Y-%m-%dT%H:%MZ} ({waiting['why']}); " if waiting else ""
+    return (
+        f"{gates} closed on record: found {names}, expected a passed verdict: {told}"
+        "decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; "
+        "or mend the cause (run redrive takes rows back from quarantine) and judge again: "
+        f"clear the gate's task, or python -m spark_jobs.run gate {closed[0]['layer']}; report: {closed[0]['report']}"
+    )
+
+
+def _find_overdue(settings: Settings, standing: Sequence[dict[str, Any]], now: datetime) -> list[Written]:
+    """Tables to which nothing new was written, and of which something is expected all the same that does not hold now."""
+    overdue = []
+    for row in standing:
+        table = next(table for table in LAYERS[row["layer"]] if table.name == row["table"])
+        try:
+            suite = read_suite(table.name).without_new_rows()
+        except SuiteError:
+            continue  # closes the gate as soon as there are rows to judge
+        written = Written(table, row["version"], row["_first_batch"], row["_last_batch"])
+        if not suite.expectations or written.last_batch == 0:
+            continue
+        profile = measure_table(suite, open_query(settings, written, {}, now))
+        if profile.errors or any(profile.values.values()):
+            overdue.append(written)
+    return overdue
+
+
+def _judge(
+    settings: Settings,
+    layer: str,
+    judged: Sequence[Written],
+    overdue: Sequence[Written],
+    versions: Mapping[str, int],
+    run_id: str,
+    now: datetime,
+    limit_seconds: float | None,
+) -> list[Judgement]:
+    if not judged:
+        return []
+    arguments = (settings, layer, judged, [written.table.name for written in overdue], versions, run_id, now)
+    if limit_seconds is None:
+        return judge_written(*arguments)
+    try:
+        return call_limited(limit_seconds, judge_written, *arguments)
+    except NoAnswer as error:  # in doubt the gate is closed, and says why
+        expected = "a judgement within LEDGER_GATE_SECONDS"
+        return [refusal(written.table.name, "judgement", str(error), expected) for written in judged]
+
+
+def judge_written(
+    settings: Settings,
+    layer: str,
+    judged: Sequence[Written],
+    standing: Sequence[str],
+    versions: Mapping[str, int],
+    run_id: str,
+    now: datetime,
+) -> list[Judgement]:
+    """Judge rows of some tables of a layer; of `standing`, to which nothing new was written, only what is expected all the same."""
+    queries = {written.table.name: open_query(settings, written, versions, now) for written in judged}
+    return judge(settings.quality, layer, queries, run_id, now, standing=standing)
+
+
+def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None:
+    return next((judgement for judgement in judgements if judgement.table == written.table.name), None)
+
+
+def _result(layer: str, run_id: str, now: datetime, written: Written, judgement: Judgement | None) -> dict[str, Any]:
+    """A row of control.quality_results. A table whose source never had a batch is empty: it passes, with nothing evaluated."""
+    failures = judgement.failures if judgement else ()
+    passed = judgement.passed if judgement else written.last_batch == 0
+    return {
+        "run_id": run_id,
+        "layer": layer,
+        "table": written.table.name,
+        "version": written.version,
+        "suite": written.table.name,
+        "success": passed,
+        "evaluated": judgement.evaluated if judgement else 0,
+        "failed": len(failures),
+        "failed_expectations": [each.expectation if each.is_critical else f"{each.expectation} ({each.severity})" for each in failures],
+        "report": judgement.report if judgement else None,
+        "_first_batch": written.first_batch if written.last_batch else 0,
+        "_last_batch": written.last_batch,
+        "_judged_at": now,
+        "passed": passed,  # as for rows that stand, where a decision may have overruled the gate
+    }
+
+
+def _failures(judgements: Sequence[Judgement]) -> list[Failure]:
+    return [failure for judgement in judgements for failure in judgement.failures]
+
+
+def _line(row: dict[str, Any], *, is_standing: bool) -> str:
+    """One line of the log about one table."""
+    where = f"{row['table']} version {row['version']}"
+    if row["_last_batch"] == 0:
+        return f"{where}: no batch yet, nothing to judge"
+    said = "passed" if row["passed"] else "closed"
+    if is_standing:
+        return f"{where}: nothing new, {said} up to batch {row['_last_batch']} stands"
+    failed = f", failed: {', '.join(row['failed_expectations'])}" if row["failed"] else ""
+    return f"{where}, batches {row['_first_batch']} to {row['_last_batch']}: {said}, {row['evaluated']} expectations{failed}"
+
+
+def _verdict(
+    settings: Settings,
+    layer: str,
+    judgements: Sequence[Judgement],
+    rows: Sequence[dict[str, Any]],
+    standing: Sequence[dict[str, Any]],
+    *,
+    is_new: bool,
+) -> dict[str, Any]:
+    failures = _failures(judgements)
+    is_closed = not all(row["success"] for row in rows)
+    reports = [row["report"] for row in sorted(rows, key=lambda row: row["success"]) if row["report"]]  # those of closed tables first
+    return {
+        "verdict": "closed" if is_closed else "passed" if is_new else "skipped",
+        "layer": layer,
+        "failed": [
+            {"table": each.table, "expectation": each.expectation, "found": mask_error(each.found), "expected": each.expected}
+            for each in failures
+            if each.is_critical
+        ],
+        "warnings": [mask_error(str(each)) for each in failures if not each.is_critical],
+        "report": reports[0] if reports else index_page(settings.quality),
+        "tables": {
+            row["table"]: {
+                "verdict": "passed" if row["passed"] else "closed",
+                "judged": row in rows,
+                "version": row["version"],
+                "first_batch": row["_first_batch"],
+                "last_batch": row["_last_batch"],
+                "report": row["report"],
+            }
+            for row in (*rows, *standing)
+        },
+    }
+
+
+def _closed_message(layer: str, failures: Sequence[Failure], report: str | None) -> str:
+    critical = [failure for failure in failures if failure.is_critical]
+    found = "; ".join(f"{each.table} {each.expectation}: found {each.found}, expected {each.expected}" for each in critical)
+    return f"gate {layer} is closed: {found}; report: {report}"

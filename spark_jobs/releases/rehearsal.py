@@ -1,0 +1,181 @@
+"""`run gate LAYER --suite FILE --since RELEASE`: what a changed suite would have said of the runs whose batches are stored.
+
+A suite (JSON) is judged run by run, each over the batches and at the versions that its gate judged. A rule set (YAML) is judged in
+rehearsal_rules.py. Great Expectations works in a temporary folder: no table, no verdict and no report is written, no lease is taken.
+"""
+
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from expectations.gate import Judgement, judge_profiles
+from expectations.profile import Profile, Query, measure_table
+from expectations.suites import Suite, SuiteError, read_suite_file
+from spark_jobs import control
+from spark_jobs.control.scope import Written, open_query, source_of
+from spark_jobs.lake.tables import BY_NAME, LAYERS, QUALITY_RESULTS, Table
+from spark_jobs.releases.releases import read_releases
+from spark_jobs.runtime.errors import GateClosed, SettingsError
+from spark_jobs.runtime.masking import mask_error
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A run that is rehearsed: the bronze batches that it took, and the versions of the tables that it left."""
+
+    run_id: str
+    first_batch: int
+    last_batch: int
+    at: datetime
+    versions: Mapping[str, int]
+    is_newest: bool
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"run {self.run_id}, batches {self.first_batch} to {self.last_batch}"
+
+
+def run(settings: Settings, layer: str, file: Path, since: int) -> None:
+    """Rehearse a suite or a rule set over what was stored after release `since` (0: over everything), and print what came out.
+
+    Raises SettingsError for a file or release that cannot be used, GateClosed when the gate would have closed.
+    """
+    if file.suffix in (".yaml", ".yml"):
+        from spark_jobs.releases import rule_rehearsal  # needs Spark
+
+        rule_rehearsal.run(settings, layer, file, since)
+        return
+    try:
+        suite = read_suite_file(file)
+    except SuiteError as error:
+        raise SettingsError(str(error)) from None
+    table = next((table for table in LAYERS[layer] if table.name == suite.table), None)
+    if table is None:
+        names = ", ".join(table.name for table in LAYERS[layer])
+        raise SettingsError(f"{file}: found suite {suite.table!r}, expected a table of {layer}: {names}")
+    moments = find_moments(settings, table, since)
+    judged = judge_moments(settings, table, suite, moments)
+    tell(f"{table.name} by {file}, after release {since}: {len(moments)} runs, {len(suite.expectations)} expectations")
+    conclude(judged, len(moments))
+
+
+def conclude(judged: Sequence[tuple[Moment, Judgement]], moments: int) -> None:
+    """Print what each run would have been told; raises GateClosed when one of them would have been stopped."""
+    for moment, judgement in judged:
+        tell(f"  {moment}: would have {'passed' if judgement.passed else 'closed'}")
+        for failure in judgement.failures:
+            tell(f"    {failure.expectation} ({failure.severity}): found {failure.found}, expected {failure.expected}")
+    closed = [(moment, judgement) for moment, judgement in judged if not judgement.passed]
+    if closed:
+        moment, judgement = closed[0]
+        names = ", ".join(failure.expectation for failure in judgement.failures if failure.is_critical)
+        raise GateClosed(
+            f"the gate would have closed for {len(closed)} of {moments} runs: found {names}, first in {moment}, expected none: "
+            "this was a rehearsal, nothing was written"
+        )
+    tell(f"the gate would have passed for {len(judged)} of {moments} runs; nothing was written")
+
+
+def judge_moments(
+    settings: Settings, table: Table, suite: Suite, moments: Sequence[Moment], instead: Mapping[str, Path] | None = None
+) -> list[tuple[Moment, Judgement]]:
+    """What a suite says of each run, in one run of Great Expectations. `instead` gives the folders of tables to read other than the stored.
+
+    Runs whose table versions are no longer there are left out, and told. Raises SettingsError when none is left of some.
+    """
+    names = {f"run {number}": moment for number, moment in enumerate(moments, 1)}
+    measured: list[tuple[Suite, Profile]] = []
+    queries: dict[str, Query] = {}
+    for name, moment in names.items():
+        versions = {name: version for name, version in moment.versions.items() if _is_kept(settings, name, version)}
+        needed = moment.versions.keys() | (set() if moment.is_newest else {table.name})
+        if gone := [name for name in sorted(needed) if name not in versions and _is_rewritten(name)]:
+            tell(f"  {moment}: cannot be judged: {', '.join(gone)} as it was then is not kept")
+            continue
+        written = Written(table, 0, moment.first_batch, moment.last_batch)
+        queries[name] = open_query(settings, written, versions, moment.at, instead)
+        measured.append((replace(suite, table=name), replace(measure_table(suite, queries[name]), table=name)))
+    if moments and not measured:
+        raise SettingsError(
+            f"none of {len(moments)} runs can be rehearsed: found no versions of {table.name} any more, expected a later release"
+        )
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        judgements = judge_profiles(Path(folder), "rehearsal", measured, queries, "rehearsal", datetime.now(UTC))
+    return [(names[judgement.table], judgement) for judgement in judgements]
+
+
+def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
+    """The runs that brought a table what was not in a release, in order; raises SettingsError when there is no such release."""
+    source, is_gold = source_of(table), table.layer == "gold"
+    released = _released_batch(settings, since, f"bronze.{source}")
+    job, recorded = ("gold", table.name) if is_gold else ("silver", f"silver.{source}")
+    rows = [row for row in control.batches(settings, job, recorded) if row["last_batch"] > released]
+    verdicts = sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"])
+    return [
+        Moment(
+            row["run_id"],
+            row["first_batch"],
+            row["last_batch"],
+            row["finished_at"],
+            _versions(row, table, verdicts),
+            is_newest=row is rows[-1],
+        )
+        for row in rows
+    ]
+
+
+def tell(line: str) -> None:
+    """A line of the command's output, masked as a log is."""
+    sys.stdout.write(f"{mask_error(line)}\n")
+
+
+def _released_batch(settings: Settings, since: int, bronze: str) -> int:
+    if since == 0:
+        return 0
+    releases = {release.release_id: release for release in read_releases(settings)}
+    if since not in releases:
+        expected = (
+            f"0 (everything) or one from {min(releases)} to {max(releases)}" if releases else "0 (everything): there is no release yet"
+        )
+        raise SettingsError(f"--since: found no release {since}, expected {expected}")
+    return releases[since].last_batches.get(bronze, 0)
+
+
+def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The versions that the gate of a run judged. None for bronze, whose rows stay as they are: its later batches are left out."""
+    if table.layer == "bronze":
+        return {}
+    versions = {
+        row["table"]: int(row["version"])
+        for row in verdicts
+        if row["layer"] == table.layer and row["_last_batch"] == run["last_batch"] and source_of(BY_NAME[row["table"]]) == source_of(table)
+    }
+    read_versions: dict[str, int] = json.loads(run["_read_versions"] or "{}")
+    return versions | read_versions
+
+
+def _is_rewritten(name: str) -> bool:
+    """Whether a table's rows change: such a table can be read as it was by its old version only."""
+    return name.startswith("gold.") or name in ("silver.customers", "silver.accounts")
+
+
+def _is_kept(settings: Settings, name: str, version: int) -> bool:
+    """Whether a version can still be read: its commits are there, and so are its files."""
+    try:
+        files = DeltaTable(str(BY_NAME[name].path(settings)), version=version).file_uris()
+    except DeltaError:
+        return False
+    return all(Path(unquote(file)).exists() for file in files)

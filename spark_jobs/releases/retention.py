@@ -1,0 +1,66 @@
+"""How long releases are offered to readers, and what of it the tables must know."""
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from deltalake import DeltaTable
+
+from spark_jobs.lake.retention import lifetimes
+from spark_jobs.lake.tables import Table
+from spark_jobs.releases import archive
+from spark_jobs.releases.releases import Release, find_release, newest_release, read_releases
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def current(settings: Settings, now: datetime) -> list[Release]:
+    """The releases that are offered from the tables' own files, the newest last: it, and each whose days are not over yet.
+
+    They count from when its successor took its place: until then it is what a reader gets who asks for no number.
+    """
+    oldest = now - timedelta(days=settings.release_days)
+    releases = read_releases(settings)
+    # The later of both times: of two releases the first may seem to be the younger one, once a clock was set back.
+    earlier = [one for one, successor in pairwise(releases) if max(one.released_at, successor.released_at) >= oldest]
+    return earlier + releases[-1:]
+
+
+def expired(settings: Settings, now: datetime) -> list[Release]:
+    """The releases that readers are not offered any more: neither `current` nor kept."""
+    offers = current(settings, now)
+    return [release for release in read_releases(settings) if release not in offers and not archive.is_kept(settings, release.release_id)]
+
+
+def offered(settings: Settings, now: datetime) -> list[Release]:
+    """The releases that readers may open, the newest last."""
+    gone = expired(settings, now)
+    return [release for release in read_releases(settings) if release not in gone]
+
+
+def find_offered(settings: Settings, release_id: int | None = None, now: datetime | None = None) -> Release:
+    """A release by its number, or the newest; raises LedgerError when there is none of that number, or it has expired."""
+    newest = newest_release(settings)
+    if release_id is None or release_id == newest.release_id:
+        return newest
+    wanted = find_release(settings, release_id)
+    if wanted in expired(settings, now or datetime.now(UTC)):
+        raise LedgerError(
+            f"release {release_id} of {wanted.released_at:%Y-%m-%d} has expired: once there is a newer one, releases that are not kept are "
+            f"offered for {settings.release_days} days (LEDGER_RELEASE_DAYS); open the newest one, {newest.release_id}"
+        )
+    return wanted
+
+
+def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:
+    """Give tables the lifetimes that follow from the settings, where they have others. The caller holds their leases."""
+    wanted = lifetimes(settings)
+    for table in tables:
+        delta = DeltaTable(str(table.path(settings)))
+        present = delta.metadata().configuration
+        if changed := {name: value for name, value in wanted.items() if present.get(name) != value}:
+            delta.alter.set_table_properties(changed)
+            log.info("%s: %s", table.name, ", ".join(f"{name} is {value}" for name, value in changed.items()))

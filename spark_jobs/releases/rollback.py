@@ -1,0 +1,181 @@
+"""Rolling back: silver and gold return to the newest release, all together, and what came after it will be taken again.
+
+Bronze stays: it is what Kafka sent. A table that is set back keeps Delta's transaction identifiers with their higher numbers, under
+which the same batches would be skipped silently; so every roll-back starts a new generation of identifiers and checkpoints
+(`control.application`). The decision is recorded first and carried out table by table; a crash in between is made good by the
+next job, before it does anything else. A job that waited for its leases looks again once it has them (`hold`).
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from spark_jobs import control
+from spark_jobs.control import backfills
+from spark_jobs.control.scope import source_of
+from spark_jobs.control.verdicts import ROLL_BACK, next_moment
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import (
+    BACKFILLS,
+    BATCHES,
+    BRONZE,
+    BY_NAME,
+    DECISIONS,
+    FOLLOWERS,
+    GOLD,
+    LAYERS,
+    QUALITY_RESULTS,
+    REDRIVES,
+    RELEASES,
+    SILVER,
+    SILVER_INDEXES,
+    SILVER_OWNED,
+    Table,
+    ensure_tables,
+)
+from spark_jobs.lake.versions import hold_same_rows, set_back
+from spark_jobs.releases.releases import find_release
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LEASED = (*SILVER_OWNED, *GOLD, RELEASES)
+
+
+@contextmanager
+def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: float = leases.WAIT_SECONDS) -> Iterator[None]:
+    """Hold the leases of some tables, with no roll-back left to be carried out: one that was decided meanwhile is done first.
+
+    Raises LeaseHeld as `leases.hold` does.
+    """
+    chosen = tuple(tables)
+    while True:
+        finish(settings)
+        with leases.hold(settings, chosen, owner, wait_seconds):
+            if control.is_rolled_back(settings):
+                yield
+                return
+
+
+def finish(settings: Settings) -> None:
+    """Carry out the roll-back that was decided last, as far as it was not carried out yet. Waits for the jobs under way."""
+    if control.is_rolled_back(settings):
+        return
+    with leases.hold(settings, LEASED, owner="roll back"):
+        if control.is_rolled_back(settings):  # by another process, meanwhile
+            return
+        number = control.generation(settings)
+        decisions = control.read(settings, DECISIONS).to_pylist()
+        decision = next(row for row in decisions if row["generation"] == number and row["choice"] == ROLL_BACK)
+        release = find_release(settings, decision["release_id"]) if decision["release_id"] else None
+        released, last_batches = (release.versions, release.last_batches) if release else ({}, {})
+        batches = {table.name: last_batches.get(table.name, 0) for table in BRONZE}
+        for table in SILVER:
+            _restore(settings, table, number, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
+        for table in SILVER_INDEXES:
+            _empty(settings, table, number, control.application(settings, "silver"))
+        follows = {control.following(settings, table): _head(settings, table) for table in FOLLOWERS}
+        for table in GOLD:
+            _restore(settings, table, number, released, follows)
+        _keep(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
+        _keep(settings, REDRIVES, lambda row: (row["_silver_version"] or 0) <= released.get(row["table"], -1))
+        _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
+        _restore_verdicts(settings, decision, released)
+        kill_point("before the roll-back is done")
+        control.append(settings, DECISIONS, [], once=(control.ROLLED_BACK, number))
+    log.info(
+        "silver and gold are back at release %d: run silver, or trigger the DAG medallion, to take the later batches again",
+        decision["release_id"],
+    )
+
+
+def _head(settings: Settings, table: Table) -> int:
+    return DeltaTable(str(table.path(settings))).version()
+
+
+def _restore(settings: Settings, table: Table, number: int, released: dict[str, int], follows: dict[str, int]) -> None:
+    """Bring a table to its released version, in one commit with how far it follows; empty where no release names it.
+
+    The commit also says of which roll-back it is: a repetition leaves the table as it is.
+    """
+    path = str(table.path(settings))
+    if not DeltaTable.is_deltatable(path):
+        return
+    delta = DeltaTable(path)
+    if _is_restored(delta, number):
+        return
+    kill_point(f"before roll-back of {table.name}")
+    version = released.get(table.name, 0)
+    positions = follows if table.name in released or not released else {}
+    commit = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps({"rolled_back_to": version})},
+        app_transactions=[Transaction(*each) for each in (positions | {control.ROLLED_BACK: number}).items()],
+    )
+    set_back(delta, version, table.partitioned_by, commit)
+    ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
+    kill_point(f"after roll-back of {table.name}")
+
+
+def _empty(settings: Settings, table: Table, number: int, application: str) -> None:
+    """Empty an index; the next run of silver builds it again."""
+    path = str(table.path(settings))
+    if DeltaTable.is_deltatable(path) and not _is_restored(delta := DeltaTable(path), number):
+        marks = [Transaction(application, 0), Transaction(control.ROLLED_BACK, number)]
+        delta.delete(commit_properties=CommitProperties(app_transactions=marks))
+
+
+def _is_restored(delta: DeltaTable, number: int) -> bool:
+    """Whether the roll-back of this number has restored a table."""
+    return (delta.transaction_version(control.ROLLED_BACK) or 0) >= number
+
+
+def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:
+    """Whether a run is part of the release: its row of control.batches stays.
+
+    Gold may have read a version of silver that upkeep made of the released one.
+    """
+    if row["job"] == "silver":
+        return int(row["last_batch"]) <= batches[f"bronze.{row['table'].split('.')[1]}"]
+    if row["job"] == "gold":
+        read = json.loads(row["_read_versions"] or "{}")
+        return all(
+            name in released and (version <= released[name] or hold_same_rows(settings, BY_NAME[name], released[name], version))
+            for name, version in read.items()
+        )
+    return True
+
+
+def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], bool]) -> None:
+    """Withdraw the rows of a control table that are not kept; Delta's history still tells of them."""
+    kill_point(f"before roll-back of {table.name}")
+    with leases.hold(settings, [table], owner="roll back"):
+        rows = control.read(settings, table)
+        kept = [row for row in rows.to_pylist() if is_kept(row)]
+        if len(kept) < rows.num_rows:
+            write_deltalake(str(table.path(settings)), pa.Table.from_pylist(kept, schema=rows.schema), mode="overwrite")
+
+
+def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, int]) -> None:
+    """What the gates said of the released versions stands again, for the versions that hold the same rows now."""
+    rows = control.read(settings, QUALITY_RESULTS).to_pylist()
+    moment = next_moment(settings, datetime.now(UTC))
+    again = []
+    for layer, tables in LAYERS.items():
+        for table in tables:
+            told = [row for row in rows if row["table"] == table.name]
+            if not told:
+                continue
+            nothing = {"evaluated": 0, "failed": 0, "failed_expectations": [], "report": None, "_first_batch": 0, "_last_batch": 0}
+            version = released.get(table.name)
+            passed = max((row for row in told if row["version"] == version), key=lambda row: row["_judged_at"], default=nothing)
+            now = {"layer": layer, "table": table.name, "suite": table.name, "success": True, "_judged_at": moment}
+            head = (version or 0) if layer == "bronze" else _head(settings, table)
+            again.append(passed | now | {"version": head, "run_id": f"roll back {decision['generation']}"})
+    control.append(settings, QUALITY_RESULTS, again, once=("roll back", int(decision["generation"])))

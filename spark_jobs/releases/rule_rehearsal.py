@@ -1,0 +1,132 @@
+"""The rehearsal of a rule set: which stored rows it would refuse or accept, and when silver's gate would have closed for it.
+
+Spark judges the bronze rows, since rules are Spark SQL; what it found lies in a temporary folder until the command ends.
+"""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from expectations.row_rules import RuleSet, parse_rules
+from expectations.suites import read_suite
+from spark_jobs.lake.tables import ACCOUNTS_QUARANTINE, ARRIVAL, CUSTOMERS_QUARANTINE, LAYERS, TRANSACTIONS_QUARANTINE, Table
+from spark_jobs.releases.rehearsal import Moment, conclude, find_moments, judge_moments, tell
+from spark_jobs.runtime.errors import SettingsError, first_line
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.values import to_rows
+
+ROWS_SHOWN = 20
+_QUARANTINES = {"transactions": TRANSACTIONS_QUARANTINE, "customers": CUSTOMERS_QUARANTINE, "accounts": ACCOUNTS_QUARANTINE}
+_MEASURE = "quarantined_per_thousand"  # the one expectation of silver's suites that a rule set alone decides
+
+_STORED = Template("create view stored as select * from raw_stored where _batch between $first and $last")
+_ONLY_IN = Template(
+    "create view $name as select l.* from $left l left anti join $right r "
+    "on l._topic = r._topic and l._partition = r._partition and l._offset = r._offset"
+)
+_BY_RULE = Template("select rule, count(*) as n from (select unnest(broken_rules) as rule from $name) group by rule order by n desc, rule")
+_BY_BATCH = Template("select _batch, count(*) as n from $name group by _batch order by _batch")
+_ROWS = Template(
+    "select concat(_topic, '/', _partition, '/', _offset, ' of batch ', _batch, ': ', array_to_string(broken_rules, ', ')) as line "
+    "from $name order by _batch, _topic, _partition, _offset limit $most"
+)
+
+
+def run(settings: Settings, layer: str, file: Path, since: int) -> None:
+    """Judge the bronze batches that silver took after a release by the rules in a file, and print what would be different.
+
+    The file's name says the topic (`transactions.yaml`, `transactions-2.yaml`). Raises SettingsError for a file, layer or release that
+    cannot be used, GateClosed when the share of quarantined rows would have closed silver's gate.
+    """
+    if layer != "silver":
+        raise SettingsError(f"found rules for gate {layer}, expected gate silver: rules judge the rows that silver takes")
+    rules = read_rule_file(file)
+    table = next(table for table in LAYERS["silver"] if table.name == f"silver.{rules.topic}")
+    moments = find_moments(settings, table, since)
+    tell(f"{table.name} by the rules {rules.version!r} of {file}, after release {since}: {len(moments)} runs")
+    if not moments:
+        conclude([], 0)
+        return
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        refused = Path(folder) / "refused"
+        _refuse(settings, rules, file, moments, refused)
+        _compare(settings, _QUARANTINES[rules.topic], moments, refused)
+        suite = read_suite(table.name).about({_MEASURE})
+        instead = {_QUARANTINES[rules.topic].name: refused}
+        conclude(judge_moments(settings, table, suite, [_by_batches_only(moment) for moment in moments], instead), len(moments))
+
+
+def read_rule_file(file: Path) -> RuleSet:
+    """The rule set in a file whose name begins with its topic; raises SettingsError when there is none."""
+    topic = re.match(rf"({'|'.join(_QUARANTINES)})(?![A-Za-z])", file.name)
+    if topic is None:
+        raise SettingsError(f"{file}: found rules of no known topic, expected a name such as transactions.yaml or transactions-2.yaml")
+    try:
+        return parse_rules(topic[1], file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file}: {error}") from None
+
+
+def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Moment], folder: Path) -> None:
+    """Write, as a Delta table, the coordinates of the rows that the rules refuse, and the rules that they break."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    from spark_jobs.lake import sources
+    from spark_jobs.runtime.session import start_session
+    from spark_jobs.silver import history, transactions
+    from spark_jobs.silver.judge import is_valid
+
+    spark = start_session(settings, "ledger rehearsal")
+    bronze = next(table for table in LAYERS["bronze"] if table.name == f"bronze.{rules.topic}")
+    within = F.col("_batch").between(moments[0].first_batch, moments[-1].last_batch)
+    rows = sources.read_table(spark, settings, bronze).where(within)
+    dimensions = {dimension.topic: dimension for dimension in (history.CUSTOMERS, history.ACCOUNTS)}
+    try:
+        if rules.topic in dimensions:
+            judged = history.judge_messages(rows, dimensions[rules.topic], rules)
+        else:
+            judged = transactions.judge_transactions(rows, rules)
+        refused = judged.where(~is_valid()).select("broken_rules", *ARRIVAL)
+    except AnalysisException as error:
+        raise SettingsError(f"{file}: found a rule that is no SQL over the fields: {first_line(error)}") from None
+    refused.write.format("delta").save(str(folder))
+
+
+def _compare(settings: Settings, quarantine: Table, moments: Sequence[Moment], refused: Path) -> None:
+    """Print the rows that only the rehearsed rules refuse, and those that only the stored quarantine has."""
+    builder = QueryBuilder().register("rehearsed", DeltaTable(str(refused)))
+    builder.register("raw_stored", DeltaTable(str(quarantine.path(settings))))
+    builder.execute(_STORED.substitute(first=moments[0].first_batch, last=moments[-1].last_batch))
+    builder.execute(_ONLY_IN.substitute(name="refused", left="rehearsed", right="stored"))
+    builder.execute(_ONLY_IN.substitute(name="accepted", left="stored", right="rehearsed"))
+    for name, heading in (("refused", "would be refused, and was accepted"), ("accepted", "would be accepted, and was refused")):
+        by_batch = _ask(builder, _BY_BATCH.substitute(name=name))
+        total = sum(row["n"] for row in by_batch)
+        tell(f"  {total} rows {heading}")
+        if total:
+            by_rule = _ask(builder, _BY_RULE.substitute(name=name))
+            tell("    by rule: " + ", ".join(f"{row['rule']} {row['n']}" for row in by_rule))
+            tell("    by batch: " + ", ".join(f"{row['_batch']}: {row['n']}" for row in by_batch[:ROWS_SHOWN]) + _more(len(by_batch)))
+            for row in _ask(builder, _ROWS.substitute(name=name, most=ROWS_SHOWN)):
+                tell(f"    {row['line']}")
+            tell(f"    and {total - ROWS_SHOWN} more rows" if total > ROWS_SHOWN else "    that is all of them")
+
+
+def _by_batches_only(moment: Moment) -> Moment:
+    """The run, judged by bronze and the rehearsed quarantine alone: no table is needed as it was then."""
+    return Moment(moment.run_id, moment.first_batch, moment.last_batch, moment.at, {}, is_newest=True)
+
+
+def _more(count: int) -> str:
+    return f" and {count - ROWS_SHOWN} more batches" if count > ROWS_SHOWN else ""
+
+
+def _ask(builder: QueryBuilder, sql: str) -> list[dict[str, Any]]:
+    return to_rows(pa.table(builder.execute(sql).read_all()))

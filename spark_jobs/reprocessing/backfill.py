@@ -1,0 +1,228 @@
+"""The job behind `run backfill`: silver and gold of a range of event times, made anew from bronze, beside the live flow.
+
+The rows of the range are found and judged once, in parallel. Then the tables are brought to them in steps of days: a step holds the
+leases of silver and gold, and leaves both agreeing with each other; live runs take their turns between two steps. A process that died
+is followed by a repetition, which goes on behind the last step that is done; a step that stopped halfway is ended by whoever
+writes silver or gold next.
+"""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from spark_jobs import control
+from spark_jobs.control import backfills, rule_sets
+from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, Backfill, Step
+from spark_jobs.gold import job as gold
+from spark_jobs.lake import leases, tables
+from spark_jobs.lake.tables import LAYERS, Table
+from spark_jobs.lake.versions import rows_written
+from spark_jobs.releases import gates, releases, rollback
+from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION
+from spark_jobs.reprocessing.gold_range import rebuild_gold
+from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION
+from spark_jobs.reprocessing.silver_range import Rebuilt, Staged, rebuild_silver, stage
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.silver import job as silver
+from spark_jobs.silver.topics import TOPICS
+
+log = logging.getLogger(__name__)
+
+LEASED = (*tables.SILVER_OWNED, *tables.GOLD)
+FOLDER, FOLDER_OF_END = "backfill", "backfill-end"  # of staged rows, beside the checkpoints
+_PAUSE_SECONDS = 2.0  # ten times what a waiting process takes to notice that a lease is free
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for: event times [start, end), tables by name, rows a step, and whether each step is judged and released."""
+
+    start: datetime
+    end: datetime
+    tables: tuple[str, ...]
+    step_rows: int = ROWS_A_STEP
+    publish: bool = False
+
+    def asks_for(self, table: Table) -> bool:
+        """Whether a table is to be rebuilt."""
+        return table.name in self.tables
+
+
+def run(spark: SparkSession, settings: Settings, order: Order, run_id: str) -> None:
+    """Rebuild what the order names, or go on with the unfinished backfill of the same. The caller is the only backfill.
+
+    Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun.
+    """
+    rules = rule_sets.versions(topic.name for topic in TOPICS)
+    with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
+        backfill = backfills.find_or_start(settings, order.start, order.end, order.tables, rules, run_id)
+        done = backfills.steps_done(settings, backfill)
+        work = _Work(spark, settings, order, backfill, run_id)
+    if done:
+        log.info("%s goes on behind %s", backfill, done[-1])
+    asks = any(topic.dimension and order.asks_for(topic.silver) for topic in TOPICS)
+    first = [Step(backfill, DIMENSIONS, order.start, order.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
+    if order.asks_for(tables.SILVER_TRANSACTIONS) or any(map(order.asks_for, tables.GOLD)):
+        work.rebuild_transactions(max((step.end for step in done if step.part == TRANSACTIONS), default=order.start), first)
+    else:
+        work.rebuild(first)
+    if order.publish and not work.published:  # all steps were done by a process that died before it released the last one
+        work.take_turn([])
+    backfills.finish(settings, backfill, run_id)
+    shutil.rmtree(settings.checkpoints / FOLDER, ignore_errors=True)
+    log.info("%s is done%s", backfill, "" if order.publish else ": next the DAG medallion, or by hand gate silver, gate gold, release")
+
+
+def finish_halfway(settings: Settings, run_id: str, start_session: Callable[[], SparkSession]) -> None:
+    """End the step that a process which died has left halfway, if there is one. Waits for a backfill that is under way."""
+    with rollback.hold(settings, LEASED, owner="end of a backfill's step"):
+        step = backfills.halfway(settings)
+        if step is None:
+            return
+        log.warning("a %s stopped halfway: its step %s is done once more", step.backfill, step)
+        work = _Work(start_session(), settings, Order(step.start, step.end, step.backfill.tables), step.backfill, run_id)
+        work.do(step, work.stage(step, FOLDER_OF_END))
+        shutil.rmtree(settings.checkpoints / FOLDER_OF_END, ignore_errors=True)
+
+
+class _Work:
+    """One process's work on a backfill."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, order: Order, backfill: Backfill, run_id: str) -> None:
+        self.spark, self.settings, self.order, self.backfill, self.run_id = spark, settings, order, backfill, run_id
+        self.generation, self.published = control.generation(settings), False
+
+    def rebuild(self, steps: list[Step]) -> None:
+        """Some steps in one turn."""
+        while steps and not self.take_turn([(step, self.stage(step, FOLDER)) for step in steps]):
+            pass
+
+    def rebuild_transactions(self, position: datetime, before: list[Step]) -> None:
+        """Transactions and all of gold, from a time on; some steps go before, in the turn of the first one."""
+        while position < self.order.end:
+            rest = Step(self.backfill, TRANSACTIONS, position, self.order.end)
+            first = [(step, self.stage(step, FOLDER)) for step in before]
+            staged = self.stage(rest, FOLDER)
+            days = staged[0].days(self.spark) if staged else []
+            progress = _Progress(self.order.start, self.order.end, days)
+            for step in _cut(rest, days, self.order.step_rows):
+                if not self.take_turn([*first, (step, staged)]):
+                    break  # what was staged holds no more: it is staged once more, from here on
+                first, before, position = [], [], step.end
+                log.info("%s", progress.line(position))
+        self.rebuild(before)
+
+    def stage(self, step: Step, folder: str) -> list[Staged]:
+        """Find and judge, by the backfill's rules, the rows of a step, of the topics that are asked for."""
+        topics = [topic for topic in TOPICS if bool(topic.dimension) == (step.part == DIMENSIONS) and self.order.asks_for(topic.silver)]
+        root = self.settings.checkpoints / folder
+        rules = [rule_sets.recorded(self.settings, topic.name, self.backfill.rules[topic.name]) for topic in topics]
+        return [
+            stage(self.spark, self.settings, topic, by, step.start, step.end, root / topic.name)
+            for topic, by in zip(topics, rules, strict=True)
+        ]
+
+    def take_turn(self, steps: list[tuple[Step, list[Staged]]]) -> bool:
+        """Do steps under the leases, and let the live flow have its turn; False when the staged rows hold no more."""
+        with leases.hold(self.settings, LEASED, owner="backfill"):
+            if control.generation(self.settings) != self.generation:
+                raise LedgerError(
+                    f"a roll-back came in between and withdrew what the {self.backfill} did: run it again if it is still wanted"
+                )
+            if not all(each.is_fresh(self.settings) for _, staged in steps for each in staged):
+                log.info("%s is staged once more: corrections came in between", steps[-1][0])
+                return False
+            for step, staged in steps:
+                self.do(step, staged)
+            if self.order.publish:
+                self.publish()
+        time.sleep(_PAUSE_SECONDS)
+        return True
+
+    def do(self, step: Step, staged: list[Staged]) -> None:
+        """Bring silver and gold to what the staged rows say, and record it."""
+        begun = False
+
+        def begin(newest: datetime | None = None) -> None:
+            nonlocal begun
+            if not begun:
+                versions = {table.name: DeltaTable(str(table.path(self.settings))).version() for table in LEASED}
+                backfills.begin(self.settings, step, self.run_id, versions, newest)
+            begun = True
+
+        silver.finish(self.spark, self.settings, self.run_id)
+        rebuilt = [rebuild_silver(self.spark, self.settings, each, step.start, step.end, self.run_id, begin) for each in staged]
+        gold.run(self.spark, self.settings, self.run_id)
+        if step.part == TRANSACTIONS:
+            only = [name for name in self.order.tables if name.startswith("gold.")]
+            rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
+        kill_point("before a step of a backfill is done")
+        self.record(step, rebuilt)
+
+    def record(self, step: Step, rebuilt: list[Rebuilt]) -> None:
+        """Note and tell what a step has done, with what processes wrote that died in it."""
+        rows, changed = sum(each.rows for each in rebuilt), dict[Table, int]()
+        newest = next((each.newest_event_at for each in rebuilt if each.newest_event_at), None)
+        if begun := backfills.begun(self.settings):
+            before, newest = begun[0], newest or begun[1]
+            own = [control.application(self.settings, name) for name in (SILVER_APPLICATION, GOLD_APPLICATION)]
+            found = {table: rows_written(table.path(self.settings), before.get(table.name, 0), own) for table in LEASED}
+            changed = {table: count for table, count in found.items() if count is not None}
+        backfills.end(
+            self.settings,
+            step,
+            self.run_id,
+            rows=rows,
+            changed=sum(changed.values()),
+            last_batch=control.last_batch(self.settings, "silver", tables.SILVER_TRANSACTIONS.name),
+            versions={table.name: DeltaTable(str(table.path(self.settings))).version() for table in changed},
+            _newest_event_at=newest,
+        )
+        told = ", ".join(f"{table.name} {count}" for table, count in changed.items()) or "none"
+        log.info("%s: %d rows judged; rows changed: %s", step, rows, told)
+
+    def publish(self) -> None:
+        """Judge what was written, and release it; the leases are held."""
+        for layer in LAYERS:
+            gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, is_held=True)
+        releases.publish(self.settings)
+        self.published = True
+
+
+class _Progress:
+    """How much of a range is done, and how long the rest may take: these days with so many rows, which begin now."""
+
+    def __init__(self, start: datetime, end: datetime, days: list[tuple[datetime, int]]) -> None:
+        self._start, self._end, self._days, self._began = start, end, days, time.monotonic()
+
+    def line(self, position: datetime) -> str:
+        """One line, for a position that was reached."""
+        done = sum(count for day, count in self._days if day < position)
+        rows = sum(count for _, count in self._days)
+        seconds = time.monotonic() - self._began
+        left = timedelta(seconds=round(seconds * (rows - done) / done)) if done else None
+        days = f"{_days(self._start, position)} of {_days(self._start, self._end)} days"
+        return f"backfill: {days}, {done} of {rows} rows in {timedelta(seconds=round(seconds))}" + (f", about {left} left" if left else "")
+
+
+def _days(start: datetime, end: datetime) -> int:
+    return (end - start + timedelta(days=1, microseconds=-1)).days
+
+
+def _cut(rest: Step, days: list[tuple[datetime, int]], most_rows: int) -> list[Step]:
+    """The rest of a range in steps of whole days, of about so many rows; a day is never cut."""
+    steps, start, rows = [], rest.start, 0
+    for day, count in days:
+        if rows and rows + count > most_rows and day > start:
+            steps.append(Step(rest.backfill, rest.part, start, day))
+            start, rows = day, 0
+        rows += count
+    return [*steps, Step(rest.backfill, rest.part, start, rest.end)]

@@ -1,0 +1,96 @@
+"""`run backfill --dry-run`: which rows, files and windows a backfill would touch, and what it would change in silver. Writes no table."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from string import Template
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from expectations.row_rules import read_rules
+from spark_jobs import control
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.releases.rehearsal import tell
+from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import midnight, to_micros
+from spark_jobs.runtime.values import Beyond, to_rows
+from spark_jobs.silver.topics import TOPICS
+
+_COUNT = Template("select count(*) as n from t where $time >= $start and $time $before $end")
+_MOMENT = Template("arrow_cast('$time', 'Timestamp(Microsecond, Some(\"UTC\"))')")
+_WINDOWS = (tables.DAILY_TOTALS, tables.SLIDING_TOTALS, tables.CUMULATIVE_TOTALS, tables.WEEKLY_TOP_CUSTOMERS, tables.CUSTOMER_SESSIONS)
+
+
+def run(settings: Settings, order: Order, start_session: Callable[[], SparkSession]) -> None:
+    """Print, for each table that the order names, its rows in the range and the files that hold them; of gold's windows, how many.
+
+    For silver also how many rows differ from what bronze says by today's rules. Raises LedgerError before the first silver run.
+    """
+    missing = [table.name for table in (*tables.SILVER, *tables.GOLD) if not DeltaTable.is_deltatable(str(table.path(settings)))]
+    if missing:
+        raise LedgerError(f"nothing to rebuild: found no {', '.join(missing)}, expected what silver and gold write: run them first")
+    tell(f"dry run: backfill of {order.start.isoformat()} to {order.end.isoformat()}; nothing is written")
+    changes = _silver_changes(settings, order, start_session())
+    for table in (*tables.SILVER, *tables.GOLD):
+        told = _told(settings, table, order) if order.asks_for(table) else []
+        if table in changes:
+            told.append(f"{changes[table]} rows would change")
+        if told:
+            tell(f"  {table.name}: {', '.join(told)}")
+
+
+def _silver_changes(settings: Settings, order: Order, spark: SparkSession) -> Mapping[Table, int]:
+    """The rows that would change, by table; tells on the way what bronze has."""
+    changed: dict[Table, int] = {}
+    folder = settings.checkpoints / "backfill-dry-run"
+    try:
+        for topic in (topic for topic in TOPICS if order.asks_for(topic.silver)):
+            staged = stage(spark, settings, topic, read_rules(topic.name), order.start, order.end, folder / topic.name)
+            rebuilt = rebuild_silver(spark, settings, staged, order.start, order.end, "dry run", None)
+            tell(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
+            changed |= dict.fromkeys(topic.written, 0) | rebuilt.changed
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {table: count for table, count in changed.items() if table not in tables.SILVER_INDEXES}
+
+
+def _told(settings: Settings, table: Table, order: Order) -> list[str]:
+    """Rows (or windows) of a table in the range, and files that may hold some."""
+    if table.time_column is None:
+        return []
+    delta = DeltaTable(str(table.path(settings)))
+    # A sliding window that starts a day before the range still holds a part of it.
+    start = order.start - timedelta(days=1) if table in _WINDOWS and order.start.year > 1 else order.start
+    if table.time_column == "day":  # compared with days: as times they would have to fit 64 bits of nanoseconds
+        start = start.replace(hour=0, minute=0, second=0, microsecond=0)
+        last = order.end - timedelta(microseconds=1)
+        words = {"start": f"date '{start.date()}'", "end": f"date '{last.date()}'", "before": "<="}
+    else:
+        words = {"start": _MOMENT.substitute(time=start.isoformat()), "end": _MOMENT.substitute(time=order.end.isoformat()), "before": "<"}
+    rows = control.query(delta, _COUNT.substitute(words, time=table.time_column))["n"][0].as_py()
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
+    files = to_rows(actions.select(["path", *bounds]))
+    held = sum(_overlaps(file, table.time_column, start, order.end) for file in files)
+    return [f"{rows} {'windows' if table in _WINDOWS else 'rows'} in {held} of {len(files)} files"]
+
+
+def _overlaps(file: Mapping[str, Any], time: str, start: datetime, end: datetime) -> bool:
+    """Whether a file may hold rows of a range, by its statistics; one without statistics may."""
+    least, most = file.get(f"min.{time}"), file.get(f"max.{time}")
+    if least is None or most is None:
+        return True
+    return _micros(least) < to_micros(end) and _micros(most) >= to_micros(start)
+
+
+def _micros(value: date | Beyond) -> int:
+    if isinstance(value, Beyond):
+        return value.micros
+    return to_micros(value if isinstance(value, datetime) else midnight(value))

@@ -1,0 +1,86 @@
+"""What became of rows that were judged once more, and the record of it in control.redrives."""
+
+import logging
+from collections import Counter
+from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from expectations.row_rules import RuleSet
+from spark_jobs import control
+from spark_jobs.control import corrections
+from spark_jobs.control.corrections import PLACE
+from spark_jobs.lake import sources, tables
+from spark_jobs.lake.tables import ARRIVAL
+from spark_jobs.reprocessing.rejudge import Changes, Rejudged
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.silver import recompute
+from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.topics import Topic
+
+log = logging.getLogger(__name__)
+
+_PLACE = "_topic string, _partition int, _offset bigint"
+
+
+def outcomes(rows: Rejudged, judged: DataFrame, changes: Changes) -> DataFrame:
+    """One row a judged record: where it is now, and the event time of a transaction that passed."""
+    outcome, event_at = F.when(F.col("is_first"), "transactions").otherwise("duplicates"), F.col("event_at")
+    nothing = F.lit(None).cast("timestamp")
+    if rows.topic.dimension:
+        outcome, event_at = F.col("outcome"), nothing
+    valid = recompute.within(changes.valid, rows.places)
+    found = valid.select(*ARRIVAL, outcome.alias("outcome"), event_at.alias("_newest_event_at"))
+    return found.union(judged.where(~is_valid()).select(*ARRIVAL, F.lit("quarantine"), nothing))
+
+
+def noted(rows: Rejudged, outcomes: DataFrame) -> DataFrame:
+    """The outcomes of those records that have a correction, or were in a re-drive: of these, the last outcome must be known."""
+    corrected = rows.spark.createDataFrame(list(corrections.newest(rows.settings)), _PLACE)
+    redriven = rows.read(tables.REDRIVES).where(F.col("table") == rows.topic.silver.name).select(*PLACE)
+    return recompute.within(outcomes, corrected.union(redriven).distinct())
+
+
+def unsettled(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet) -> DataFrame:
+    """The coordinates of records that have a correction, or were in a re-drive, and are not told of since as judged by these rules.
+
+    A process that died after it had put them in their places has left them so.
+    """
+    redrives = sources.read_table(spark, settings, tables.REDRIVES).where(F.col("table") == topic.silver.name).groupBy(*PLACE)
+    last = redrives.agg(F.max_by("rules_version", "redriven_at").alias("_rules"), F.max("redriven_at").alias("_at"))
+    given = sources.read_table(spark, settings, tables.CORRECTIONS).groupBy(*PLACE).agg(F.max("corrected_at").alias("_given_at"))
+    is_settled = (F.col("_rules") == rules.version) & (F.col("_at") >= F.coalesce("_given_at", "_at"))
+    return last.join(given, on=PLACE, how="full_outer").where(~F.coalesce(is_settled, F.lit(False))).select(*PLACE)
+
+
+def record(rows: Rejudged, outcomes: DataFrame, rule: str, run_id: str) -> None:
+    """Append to control.redrives what became of every judged record, but for what a run that died has recorded."""
+    settings, silver = rows.settings, rows.topic.silver
+    corrected = rows.spark.createDataFrame(list(corrections.newest(settings)), _PLACE).withColumn("is_corrected", F.lit(True))
+    columns = {
+        "run_id": F.lit(run_id),
+        "table": F.lit(silver.name),
+        "rule": F.lit(rule),
+        "rules_version": F.lit(rows.rules.version),
+        "is_corrected": F.coalesce("is_corrected", F.lit(False)),
+        "redriven_at": F.lit(corrections.later_than_all(settings, datetime.now(UTC))),
+        "_silver_version": F.lit(DeltaTable(str(silver.path(settings))).version()),
+    }
+    told = outcomes.join(corrected, on=PLACE, how="left").withColumns(columns).select(*tables.REDRIVES.columns)
+    newest_first = Window.partitionBy(*PLACE).orderBy(F.desc("redriven_at"))
+    before = rows.read(tables.REDRIVES).where(F.col("table") == silver.name).withColumn("_rank", F.row_number().over(newest_first))
+    before = before.where("_rank = 1").select(*PLACE, "run_id", "rules_version", "outcome")
+    is_known = (F.col("b.run_id") == F.col("r.run_id")) & (F.col("b.outcome") == F.col("r.outcome"))
+    has_passed = (F.col("b.outcome") != "quarantine") & (F.col("r.outcome") != "quarantine")
+    is_same = reduce(and_, [F.col(f"r.{name}") == F.col(f"b.{name}") for name in (*PLACE, "rules_version")])
+    new = told.alias("r").join(before.alias("b"), on=is_same & (is_known | has_passed), how="left_anti").toArrow()
+    kill_point(f"before redrives of {silver.name}")
+    control.append(settings, tables.REDRIVES, new)
+    kill_point(f"after redrives of {silver.name}")
+    for outcome, count in sorted(Counter(new["outcome"].to_pylist()).items()):
+        log.info("%s: %d judged again by rules version %s: %s", silver.name, count, rows.rules.version, outcome)

@@ -1,0 +1,88 @@
+"""The job behind `run redrive`: judges rows of quarantine again, by the newest rules or with corrected values.
+
+Silver is afterwards what a computation from bronze and corrections, in order of arrival, would give. The quarantine is written
+last: a run that died is repeated whole, and finds by their coordinates the rows that it has put in place already.
+"""
+
+import logging
+from datetime import UTC, datetime
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from expectations.row_rules import read_rules
+from spark_jobs import control
+from spark_jobs.control import corrections
+from spark_jobs.control.corrections import PLACE
+from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.reprocessing import outcomes, rejudge
+from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
+from spark_jobs.reprocessing.rejudge import Changes, Rejudged
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.silver import history, id_index, job, recompute, transactions
+from spark_jobs.silver.topics import Topic
+
+log = logging.getLogger(__name__)
+
+_PLACE = "_topic string, _partition int, _offset bigint"
+
+
+def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> None:
+    """Append the plan's corrections, judge its rows again, put those that pass in their old places and record what happened."""
+    for name, value in id_index.SESSION.items():
+        spark.conf.set(name, value)
+    job.finish(spark, settings, run_id)
+    if added := corrections.append(settings, plan.corrections, datetime.now(UTC)):
+        log.info("control.corrections: %d added", added)
+    for topic in plan.topics:
+        _redrive(spark, settings, topic, plan, run_id)
+    log.info("next: the DAG medallion, or by hand gate bronze, gate silver, gold, gate gold, release")
+
+
+def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, run_id: str) -> None:
+    halfway = is_halfway(settings, topic)
+    rows = _select_rows(spark, settings, topic, plan, halfway).localCheckpoint()
+    count, since, until = rows.agg(F.count("*"), F.coalesce(F.min("_batch"), F.lit(0)), F.coalesce(F.max("_batch"), F.lit(0))).collect()[0]
+    if not count and not halfway:
+        log.info("%s: found no row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
+        return
+    anew = Rejudged(spark, settings, topic, read_rules(topic.name), rejudge.places_of(rows, count), since)
+    values = {place: correction.value for place, correction in corrections.newest(settings).items()}
+    bronze = recompute.within(anew.read(topic.bronze).where(F.col("_batch").between(since, until)), anew.places)
+    judged, changes = _judge(anew, corrections.correct(bronze, values, spark))
+    found = outcomes.outcomes(anew, judged, changes).localCheckpoint()
+    quarantine = sinks.changes_of(topic.quarantine, rows, recompute.updated_quarantine(rows, judged))
+    application = control.application(settings, APPLICATION)
+    number = rejudge.last_write(settings, topic, application)  # all is computed and kept by now: from here on the tables change
+    for table, changed in changes.writes:
+        if table == topic.silver or not changed.isEmpty():  # a re-drive is known by the version that it gives the silver table
+            number += 1
+            sinks.merge_changes(changed, settings, table, application, number)
+    outcomes.record(anew, found, plan.rule, run_id)
+    sinks.merge_changes(quarantine, settings, topic.quarantine, application, number + 1)
+
+
+def _judge(rows: Rejudged, bronze: DataFrame) -> tuple[DataFrame, Changes]:
+    """The judged rows, with detail, and what must change."""
+    if rows.topic.dimension is None:
+        judged = transactions.judge_transactions(bronze, rows.rules).localCheckpoint()
+        return judged, rejudge.change_transactions(rows, judged)
+    judged = history.judge_messages(bronze, rows.topic.dimension, rows.rules).localCheckpoint()
+    return history.quarantined(judged, rows.topic.dimension, rows.rules), rejudge.change_dimension(rows, judged, rows.topic.dimension)
+
+
+def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, halfway: bool) -> DataFrame:
+    """The quarantined rows that are judged again, with those that a re-drive which died halfway has put in place already."""
+
+    def read(table: Table) -> DataFrame:
+        return sources.read_table(spark, settings, table)
+
+    quarantine = read(topic.quarantine)
+    places = spark.createDataFrame([each.place for each in plan.corrections], _PLACE)
+    if halfway:
+        redriven = read(tables.REDRIVES).where((F.col("table") == topic.silver.name) & (F.col("outcome") != "quarantine"))
+        places = reduce(DataFrame.union, [places, *(rows.select(*PLACE) for rows in (redriven, *map(read, topic.valid)))])
+    asked = quarantine.where(F.array_contains("broken_rules", plan.rule))
+    return asked.union(recompute.within(quarantine, places)).dropDuplicates(PLACE)

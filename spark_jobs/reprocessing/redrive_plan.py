@@ -1,0 +1,61 @@
+"""What a re-drive is asked to do, checked before anything is written; and whether one before it died halfway. Starts no JVM."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs import control
+from spark_jobs.control import corrections, rule_sets
+from spark_jobs.control.corrections import Correction
+from spark_jobs.lake import sinks
+from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.silver.topics import TOPICS, Topic
+
+APPLICATION = "redrive"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which quarantined rows are judged again: those that break the rule, and those that are corrected."""
+
+    rule: str
+    topics: list[Topic]
+    corrections: list[Correction]
+
+
+def plan(settings: Settings, rule: str, table: str | None, file: Path | None, given: Sequence[Correction]) -> Plan:
+    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used.
+
+    `given` are the corrections of `file`.
+    """
+    asked = [topic for topic in TOPICS if table in (None, topic.silver.name, topic.quarantine.name)]
+    known = {topic.name: rule_sets.rule_names(settings, topic.name) for topic in asked}
+    topics = [topic for topic in asked if rule in known[topic.name]]
+    if not topics:
+        names = "; ".join(f"of {topic.silver.name} {', '.join(known[topic.name])}" for topic in asked)
+        raise SettingsError(f"found rule {rule!r}, expected one of these: {names}")
+    if file:
+        corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
+    return Plan(rule, topics, list(given))
+
+
+def refuse_halfway(settings: Settings) -> None:
+    """Raise LedgerError when a re-drive died between two tables: nothing may be built upon them until it was repeated."""
+    for topic in TOPICS:
+        if is_halfway(settings, topic):
+            raise LedgerError(
+                f"a re-drive of {topic.name} stopped halfway: found tables written and {topic.quarantine.name} not, "
+                "expected all or none: run that redrive again"
+            )
+
+
+def is_halfway(settings: Settings, topic: Topic) -> bool:
+    """Whether a re-drive has written some table of a topic, but not its quarantine, which comes last."""
+    numbers = _write_numbers(settings, topic)
+    return numbers.pop(topic.quarantine.name) < max(numbers.values())
+
+
+def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:
+    application = control.application(settings, APPLICATION)
+    return {table.name: sinks.applied(settings, table, application) or 0 for table in topic.written}

@@ -1,0 +1,197 @@
+"""Silver of a range of event times, made anew from bronze by the rules of a backfill.
+
+First the rows of the range are looked for in all of bronze and judged (`stage`), once and in parallel; then silver is brought to
+what they say, a part of the range at a time. Rows are written only where silver differs.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from expectations.row_rules import RuleSet
+from spark_jobs import control
+from spark_jobs.control import corrections
+from spark_jobs.control.corrections import PLACE
+from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, Table
+from spark_jobs.reprocessing import outcomes, rejudge
+from spark_jobs.reprocessing.rejudge import Rejudged
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import from_micros, midnight
+from spark_jobs.silver import history, id_index, recompute, transactions
+from spark_jobs.silver.judge import detail, is_valid, judge
+from spark_jobs.silver.topics import Topic
+
+APPLICATION = "backfill"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The judged rows of a topic, in a range, kept in a folder: by which rules, up to which bronze batch, with which corrections."""
+
+    topic: Topic
+    rules: RuleSet
+    folder: Path
+    last_batch: int
+    corrections: int
+    schema: StructType
+
+    def is_fresh(self, settings: Settings) -> bool:
+        """Whether the rows would be judged just so now: no correction came."""
+        return self.corrections == _corrections(settings)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The judged rows."""
+        return spark.read.schema(self.schema).parquet(str(self.folder))
+
+    def days(self, spark: SparkSession) -> list[tuple[datetime, int]]:
+        """The beginnings of the days that have rows, in order, and how many rows these are."""
+        days = self.rows(spark).groupBy(F.to_date("_at").alias("day")).agg(F.count("*").alias("rows"))
+        return sorted((midnight(row["day"]), row["rows"]) for row in days.collect())
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild did: judged rows, changed rows by table, and the largest event time of all valid transactions."""
+
+    rows: int
+    changed: dict[Table, int]
+    newest_event_at: datetime | None = None
+
+
+def stage(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, start: datetime, end: datetime, folder: Path) -> Staged:
+    """Judge, by these rules and with their newest corrections, the rows of a topic whose time is in [start, end).
+
+    The time is the event time of a transaction, and from when on a message of customers or accounts holds. Rows whose time cannot
+    be read are in no range. Only batches are looked at that silver has taken; later ones are judged by today's rules anyway.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    last, given = control.last_batch(settings, "silver", topic.silver.name), _corrections(settings)
+    bronze = sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last)
+    judged = _judge(spark, settings, topic, rules, bronze, sources.between("_at", start, end))
+    judged = judged.withColumn("_month", F.date_format("_at", "yyyy-MM"))
+    judged.write.partitionBy("_month").parquet(str(folder))
+    return Staged(topic, rules, folder, last, given, judged.schema)
+
+
+def rebuild_silver(
+    spark: SparkSession,
+    settings: Settings,
+    staged: Staged,
+    start: datetime,
+    end: datetime,
+    run_id: str,
+    on_write: Callable[[datetime | None], None] | None,
+) -> Rebuilt:
+    """Bring the silver tables of a topic to what the staged rows of [start, end) say; the caller holds silver's leases.
+
+    Rows that silver holds in this range without any such row of bronze go, too. `on_write` is called before each write, with the
+    largest event time that all valid transactions will have; with None nothing is written. May be repeated.
+    """
+    with sinks.configured(spark, id_index.SESSION):
+        return _Rebuild(spark, settings, staged, start, end).run(run_id, on_write)
+
+
+@dataclass(frozen=True)
+class _Rebuild:
+    spark: SparkSession
+    settings: Settings
+    staged: Staged
+    start: datetime
+    end: datetime
+
+    @property
+    def topic(self) -> Topic:
+        return self.staged.topic
+
+    def read(self, table: Table) -> DataFrame:
+        return sources.read_table(self.spark, self.settings, table)
+
+    def run(self, run_id: str, on_write: Callable[[datetime | None], None] | None) -> Rebuilt:
+        staged = self.staged.rows(self.spark).where(sources.between("_at", self.start, self.end)).drop("_month")
+        count = staged.count()
+        here = self.read(self.topic.silver).where(sources.between(self.topic.silver.time_column or "", self.start, self.end))
+        here = here.where(F.col("_batch") <= self.staged.last_batch)
+        judged, places = self.judged(staged, here)
+        found, since = places.agg(F.count("*"), F.min("_batch")).collect()[0]
+        if not found:
+            return Rebuilt(count, {})
+        rows = Rejudged(self.spark, self.settings, self.topic, self.staged.rules, rejudge.places_of(places, found), since)
+        if self.topic.dimension is None:
+            changes = rejudge.change_transactions(rows, judged)
+        else:
+            changes = rejudge.change_dimension(rows, judged, self.topic.dimension, others=here)
+        broken = judged.where(~is_valid())
+        quarantine = recompute.within(self.read(self.topic.quarantine), rows.places)
+        of_quarantine = sinks.changes_of(self.topic.quarantine, quarantine, broken)
+        writes = [  # a row that moves is in two places for a moment, and never in none
+            (self.topic.quarantine, of_quarantine.where("not _is_gone")),
+            *changes.writes,
+            (self.topic.quarantine, of_quarantine.where("_is_gone")),
+        ]
+        told = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).localCheckpoint()
+        newest = from_micros(changes.newest.agg(F.unix_micros(F.max("newest"))).collect()[0][0]) if changes.newest else None
+        changed: dict[Table, int] = {}
+        number = rejudge.last_write(self.settings, self.topic, self.application)
+        for table, difference in writes:  # all is computed and kept by now: from here on the tables change
+            if rows_changed := difference.count():
+                changed[table] = changed.get(table, 0) + rows_changed
+                number += 1
+                if on_write:
+                    on_write(newest)
+                    sinks.merge_changes(difference, self.settings, table, self.application, number)
+        if on_write and not told.isEmpty():
+            outcomes.record(rows, told, APPLICATION, run_id)
+        return Rebuilt(count, changed, newest)
+
+    @property
+    def application(self) -> str:
+        return control.application(self.settings, APPLICATION)
+
+    def judged(self, staged: DataFrame, here: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Of the staged rows those that silver must be compared with in full, and the coordinates and batches of all that may differ.
+
+        Of transactions these are the rows that silver holds otherwise, and those whose outcome a process that died left unrecorded.
+        Among them are those that silver has in the range (`here`) although bronze has them elsewhere, or nowhere. The second frame has the
+        coordinates and batches of all of them, those that bronze does not have included.
+        """
+        changed, strangers = staged, recompute.without(here, staged.select(*PLACE)).select(*ARRIVAL)
+        if self.topic.dimension is None:
+            others = [self.read(table) for table in (self.topic.silver, self.topic.duplicates, self.topic.quarantine) if table]
+            differing = recompute.changed_places(staged, here, *others)
+            differing = differing.union(outcomes.unsettled(self.spark, self.settings, self.topic, self.staged.rules)).localCheckpoint()
+            changed = recompute.within(staged, differing)
+            strangers = recompute.within(strangers, differing)
+        changed, strangers = changed.localCheckpoint(), strangers.localCheckpoint()
+        if strangers.isEmpty():
+            return changed, changed.select(*ARRIVAL)
+        bronze = recompute.within(self.read(self.topic.bronze), strangers.select(*PLACE))
+        judged = changed.unionByName(
+            _judge(self.spark, self.settings, self.topic, self.staged.rules, bronze, F.lit(True))
+        ).localCheckpoint()
+        return judged, changed.select(*ARRIVAL).union(strangers)
+
+
+def _judge(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, bronze: DataFrame, where: Column) -> DataFrame:
+    """Bronze rows with their newest corrections, judged: `_at` is their time, value what Kafka brought."""
+    values = {place: correction.value for place, correction in corrections.newest(settings).items()}
+    rows = corrections.correct(bronze.withColumn("_brought", F.col("value")), values, spark)
+    if topic.dimension is None:
+        judged = transactions.judge_parsed(transactions.parse_transactions(rows).where(where), rules, "_brought", "_at")
+        return judged.withColumn("value", F.when(~is_valid(), F.col("_brought"))).drop("_brought")
+    timed = history.parse_messages(rows, topic.dimension).withColumn("_at", history.update_time()).where(where)
+    judged = judge(timed, rules).withColumn("detail", detail(rules, topic.dimension.fields))
+    return judged.withColumn("value", F.col("_brought")).drop("_brought", "_text")
+
+
+def _corrections(settings: Settings) -> int:
+    """The version of control.corrections; -1 when there is none yet."""
+    path = str(CORRECTIONS.path(settings))
+    return DeltaTable(path).version() if DeltaTable.is_deltatable(path) else -1

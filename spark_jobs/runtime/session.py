@@ -1,0 +1,144 @@
+"""The Spark session: one set of settings for every job, however it is started."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.private import UMASK
+from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = ROOT / ".jars" / "spark"
+S3_JARS = ROOT / ".jars" / "s3"
+LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
+RPC = {  # as in include/spark/cluster.conf: whoever reaches a port of Spark's must know the secret
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+}
+CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
+
+
+def submit_conf(settings: Settings) -> dict[str, str]:
+    """What a driver must know before it starts, for `spark-submit --conf` as for a session that Python starts.
+
+    The jars are put on the class path as they lie (no resolution, no copying). On a local master the driver
+    listens on loopback only, with a secret that Spark draws; the secret of a standalone cluster is in the environment.
+    """
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraClassPath": f"{JARS}/*",
+        "spark.executor.extraClassPath": f"{JARS}/*",
+        "spark.driver.extraJavaOptions": " ".join(_java_options()),
+        "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variant.allowDuplicateKeys": "true",  # of a repeated name the last counts (contract, rule `parseable`)
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's own choice, has no statistics: no page is skipped
+        "spark.sql.shuffle.partitions": "4",
+        "spark.databricks.delta.snapshotPartitions": "1",  # each one makes the code for reading a table's log anew
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.stopTimeout": "60s",
+        "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
+        **RPC,
+    }
+    if settings.spark_master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.spark_master.startswith("spark://"):
+        conf["spark.authenticate.secret"] = f"see {CLUSTER_SECRET}"  # Spark wants a value here, and takes the one of the environment
+    return conf
+
+
+def s3_conf() -> dict[str, str]:
+    """What a driver that writes to S3 needs on top: jars of their own, so that no other job loads them and the class archive fits."""
+    jars = sorted(map(str, S3_JARS.glob("*.jar")))
+    if not jars:
+        raise SettingsError(f"no jars for S3 in {S3_JARS}: run make setup")
+    return {"spark.jars": ",".join(jars)}
+
+
+def bronze_conf() -> dict[str, str]:
+    """What the ingestion needs on top, so that many records of 10 MB fit into its 1 GB.
+
+    Rows go to files as they come, without a sort by `_ingested_on`. Parquet looks at the size of what it holds every few rows, not
+    every 100 to 10,000, and keeps no smallest and largest value. The serial collector, other than G1, moves large arrays together.
+    """
+    checks = {"min": "1", "max": "10"}
+    return {
+        **_serial_collector(),
+        "spark.sql.maxConcurrentOutputFileWriters": "2",
+        **{f"spark.hadoop.parquet.{part}.size.row.check.{edge}": rows for part in ("page", "block") for edge, rows in checks.items()},
+        "spark.hadoop.parquet.block.size": str(16 * 2**20),
+        "spark.hadoop.parquet.enable.dictionary#value": "false",
+        "spark.hadoop.parquet.column.statistics.enabled#value": "false",
+    }
+
+
+def state_conf() -> dict[str, str]:
+    """How streams keep state: in RocksDB, of which each batch writes its changes only; and sources have names."""
+    store = "spark.sql.streaming.stateStore"
+    return {
+        f"{store}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{store}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{store}.rocksdb.boundedMemoryUsage": "true",  # of all queries together, outside the JVM's heap
+        f"{store}.rocksdb.maxMemoryUsageMB": "256",
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+        "spark.sql.streaming.offsetLog.formatVersion": "2",
+        "spark.sql.shuffle.partitions": "2",  # of the state too, for as long as it is kept
+    }
+
+
+def live_conf() -> dict[str, str]:
+    """What the live queries need on top. The serial collector takes no core from six queries on two of them."""
+    return state_conf() | _serial_collector()
+
+
+def _serial_collector() -> dict[str, str]:
+    return {"spark.driver.extraJavaOptions": " ".join([*_java_options(), "-XX:+UseSerialGC"])}
+
+
+def _java_options() -> list[str]:
+    """How the driver's JVM runs. On two cores a job of a minute spends most of it loading and compiling classes.
+
+    So classes come from the archive that set-up makes (where it is missing or does not fit, the JVM does without), and are
+    compiled once, by the quick compiler. Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
+    """
+    archive = [f'-XX:SharedArchiveFile="{CLASS_ARCHIVE}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return [
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:ReservedCodeCacheSize=256m",
+        "-XX:-DontCompileHugeMethods",  # a filter of a hundred ranges is one: interpreted, each row takes ten times as long
+        *(archive if CLASS_ARCHIVE.exists() else ()),
+    ]
+
+
+def start_session(settings: Settings, name: str, more: Mapping[str, str] = MappingProxyType({})) -> "SparkSession":
+    """The session of this process, with `more` settings. Python workers run the driver's interpreter."""
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error once more, with its values
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(name).master(settings.spark_master)
+    return builder.config(map={**submit_conf(settings), **more}).getOrCreate()
+
+
+def jvm_of(spark: "SparkSession") -> int:
+    """The process of the session's driver."""
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]

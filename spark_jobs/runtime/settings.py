@@ -1,0 +1,199 @@
+"""Settings: read once from the environment, checked at start, frozen. Every entry point uses this module."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from spark_jobs.runtime.errors import SettingsError
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER_SECRET = "_SPARK_AUTH_SECRET"  # the variable that Spark's own processes read
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things are and how the pipeline behaves. Paths are absolute; broker and Postgres may be unknown."""
+
+    home: Path
+    warehouse: Path
+    checkpoints: Path
+    kafka_bootstrap: str | None
+    postgres_url: str | None
+    spark_master: str
+    airflow_port: int | None
+    allowed_lateness_seconds: int
+    large_credit: Decimal
+    freshness_seconds: int
+    gate_seconds: int
+    release_days: int
+    alert_webhook: str | None = field(repr=False)  # it may hold a token
+    alert_mail: tuple[str, ...]
+    release_stale_minutes: int
+    bronze_applications: str  # `one` for all topics, or `each` topic its own
+
+    @property
+    def endpoints_file(self) -> Path:
+        """Where `make up` writes the addresses of the services that it started for this home."""
+        return endpoints_file(self.home)
+
+    @property
+    def quality(self) -> Path:
+        """Where gates write their reports."""
+        return self.home / "quality"
+
+    def broker(self) -> str:
+        """The Kafka bootstrap servers; raises SettingsError when none are set and no stack is up."""
+        if self.kafka_bootstrap is None:
+            raise SettingsError(
+                f"no Kafka broker: LEDGER_KAFKA_BOOTSTRAP is not set and no stack of {self.home} is up: run make up, or set it"
+            )
+        return self.kafka_bootstrap
+
+    def postgres(self) -> str:
+        """The address of Postgres; raises SettingsError when none is known."""
+        if self.postgres_url is None:
+            raise SettingsError("no Postgres: LEDGER_POSTGRES_URL is not set and no stack is up: run make up, or set it")
+        return self.postgres_url
+
+
+@dataclass(frozen=True)
+class S3Settings:
+    """Where S3 is, by the names that every tool for S3 reads. The keys themselves are read by the JVM, and are in no setting of Spark."""
+
+    endpoint: str | None
+    region: str | None
+
+    def conf(self) -> dict[str, str]:
+        """Hadoop's settings; an endpoint of one's own is asked for buckets by path, as it seldom has a name for each."""
+        conf = {"fs.s3a.endpoint.region": self.region} if self.region else {}
+        if self.endpoint:
+            conf = {"fs.s3a.endpoint.region": "us-east-1"} | conf
+            conf |= {"fs.s3a.endpoint": self.endpoint, "fs.s3a.path.style.access": "true"}
+        return conf
+
+
+def read_s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
+    """AWS_ENDPOINT_URL and AWS_REGION from environment variables; raises SettingsError for an endpoint that is no address."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
+    if not re.fullmatch(r"https?://[^\s/@]+/?", endpoint or "http://none"):
+        raise SettingsError("AWS_ENDPOINT_URL: found something else than an address, expected http(s)://host:port without a key")
+    return S3Settings(endpoint, environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None)
+
+
+def endpoints_file(home: Path) -> Path:
+    """The file in which the embedded stack of a home says where its services listen."""
+    return home / "stack" / "endpoints.json"
+
+
+def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from environment variables; an empty variable counts as unset.
+
+    A broker or Postgres that is not set is taken from the embedded stack of the same home, if it was started.
+    Raises SettingsError naming every variable whose value cannot be used.
+    """
+    values = {name: text.strip() for name, text in environ.items() if name.startswith("LEDGER_") and text.strip()}
+    wrong: list[str] = []
+
+    def whole(name: str, default: str, least: int, most: int) -> int:
+        text = values.get(name, default)
+        if re.fullmatch(r"[0-9]{1,10}", text) and least <= int(text) <= most:
+            return int(text)
+        wrong.append(f"{name}: found {text!r}, expected a whole number from {least} to {most}")
+        return least
+
+    def money(name: str, default: str) -> Decimal:
+        text = values.get(name, default)
+        try:
+            amount = Decimal(text)
+            if amount.is_finite() and amount >= 0 and amount == round(amount, 2) and amount < 10**16:
+                return amount
+        except InvalidOperation:
+            pass
+        wrong.append(f"{name}: found {text!r}, expected an amount >= 0 with at most 2 decimals")
+        return Decimal(0)
+
+    def matching(name: str, default: str | None, pattern: str, expected: str) -> str | None:
+        text = values.get(name, default)
+        if text is not None and not re.fullmatch(pattern, text):
+            wrong.append(f"{name}: found {_masked(text)!r}, expected {expected}")
+        return text
+
+    home = _folder(values, "LEDGER_HOME", ROOT / ".ledger", wrong)
+    embedded = _embedded_endpoints(home)
+    master = matching(
+        "LEDGER_SPARK_MASTER",
+        "local[*,4]",
+        r"local(\[(\d+|\*)(,\d+)?\])?|spark://\S+|k8s://\S+|yarn",
+        "a Spark master such as local[*,4] or spark://host:7077",
+    )
+    settings = Settings(
+        home=home,
+        warehouse=_folder(values, "LEDGER_WAREHOUSE", home / "warehouse", wrong),
+        checkpoints=_folder(values, "LEDGER_CHECKPOINTS", home / "checkpoints", wrong),
+        kafka_bootstrap=matching(
+            "LEDGER_KAFKA_BOOTSTRAP",
+            embedded.get("kafka_bootstrap"),
+            r"[\w.\-\[\]:]+:\d{1,5}(,[\w.\-\[\]:]+:\d{1,5})*",
+            "host:port[,host:port...]",
+        ),
+        postgres_url=matching(
+            "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
+        ),
+        spark_master=master or "",
+        airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
+        allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
+        large_credit=money("LEDGER_LARGE_CREDIT", "50000"),
+        freshness_seconds=whole("LEDGER_FRESHNESS_SECONDS", "86400", 1, 10**9),
+        gate_seconds=whole("LEDGER_GATE_SECONDS", "600", 1, 86400),
+        release_days=whole("LEDGER_RELEASE_DAYS", "7", 1, 3650),
+        alert_webhook=values.get("LEDGER_ALERT_WEBHOOK"),
+        alert_mail=_addresses(
+            matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""
+        ),
+        bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
+        release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
+    )
+    if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):
+        wrong.append("LEDGER_ALERT_WEBHOOK: found something else than an address, expected http(s)://host/path")  # it may hold a token
+    wrong += _without_secret(settings.spark_master, environ)
+    if wrong:
+        raise SettingsError("; ".join(wrong))
+    return settings
+
+
+def _folder(values: Mapping[str, str], name: str, default: Path, wrong: list[str]) -> Path:
+    text = values.get(name, str(default))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):  # a Path would take it for a folder of that name
+        wrong.append(f"{name}: found {_masked(text)!r}, expected the path of a local folder: object storage and URLs are not supported yet")
+    path = Path(text).expanduser().absolute()
+    if "%" in str(path):  # Delta's readers take it for an escape
+        wrong.append(f"{name}: found {_masked(str(path))!r}, expected a path without %")
+    return path
+
+
+def _without_secret(master: str, environ: Mapping[str, str]) -> list[str]:
+    if not master.startswith("spark://") or environ.get(CLUSTER_SECRET):
+        return []
+    return [f"LEDGER_SPARK_MASTER: found {master!r} and no {CLUSTER_SECRET}, expected the secret of that cluster there"]
+
+
+def _embedded_endpoints(home: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(endpoints_file(home).read_text()))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{endpoints_file(home)} cannot be read ({error}): run make down and make up") from None
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    return tuple(address.strip() for address in text.split(",") if address.strip())
+
+
+def _masked(url: str) -> str:
+    """A URL with its password, if it has one, as three stars."""
+    return re.sub(r"(://[^:@/\s]*):[^@\s]*@", r"\1:***@", url)

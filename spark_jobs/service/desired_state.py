@@ -1,0 +1,135 @@
+"""What operators want of a service: that it runs, stands still or starts again. One small file, which applications and supervisors obey.
+
+An application compares the file with what it was when it started: whatever was asked since ends it gracefully, behind the batch
+under way. So one that is started by hand while the service is to stand still runs.
+"""
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import heartbeat
+from spark_jobs.service.heartbeat import Heartbeat
+from spark_jobs.service.services import Service
+
+log = logging.getLogger(__name__)
+
+RUN, STAND_STILL = "run", "stand still"
+ACTIONS = ("status", "stop", "restart")
+_FILE = "wanted.json"
+# What a topic or query may say of itself; bronze knows no watermark, and not every query a rate.
+_MEASURES = {
+    "batch": "batch {}",
+    "lag_records": "{} records wait",
+    "lag_seconds": "the oldest for {:.0f} s",
+    "arrival_rate": "{:.0f} a second come",
+    "processing_rate": "{:.0f} a second go",
+    "limit": "at most {} a batch",
+    "watermark": "watermark {}",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody asked for last; `number` is another one for each time."""
+
+    state: str = RUN
+    number: str = ""
+    who: str = ""
+    why: str = ""
+    asked_at: str = ""
+
+    def told(self) -> str:
+        """Who asked for it, when and why."""
+        return f"{self.who} at {self.asked_at}{f': {self.why}' if self.why else ''}"
+
+
+def read_wanted(settings: Settings, service: Service) -> Wanted:
+    """What is wanted; that it runs where nobody ever said anything."""
+    file = service.folder(settings) / _FILE
+    try:
+        return Wanted(**json.loads(file.read_text()))
+    except FileNotFoundError:
+        return Wanted()
+    except (ValueError, TypeError) as error:
+        raise LedgerError(f"{file} cannot be read ({error}): remove it, then ask for what you want once more") from None
+
+
+def ask(settings: Settings, service: Service, state: str, who: str, why: str) -> Wanted:
+    """Record what is wanted; running applications see it within a second."""
+    wanted = Wanted(state, uuid.uuid4().hex, who, why, datetime.now(UTC).isoformat(timespec="seconds"))
+    write_whole(service.folder(settings) / _FILE, json.dumps(asdict(wanted)))
+    return wanted
+
+
+def run(settings: Settings, service: Service, action: str, who: str, why: str, wait_seconds: float) -> None:
+    """Stop or restart a service gracefully, or say how it does; the answer goes to the log, a line an application and a topic or query.
+
+    Returns once every application has ended (stop), or one has started since (restart).
+    Raises LedgerError when that takes longer than `wait_seconds`.
+    """
+    if action == "status":
+        _tell(settings, service)
+        return
+    before = {beat.facts["process"]["pid"] for beat in heartbeat.read(settings, service) if beat.is_alive()}
+    ask(settings, service, STAND_STILL if action == "stop" else RUN, who, why)
+    deadline = time.monotonic() + wait_seconds
+    while left := [beat for beat in heartbeat.read(settings, service) if beat.is_alive() and beat.facts["process"]["pid"] in before]:
+        if time.monotonic() >= deadline:
+            raise LedgerError(
+                f"{left[0].who()} was asked to end and still runs after {wait_seconds:.0f} s: it ends behind the batch under way; "
+                "wait, or end it: a batch that is cut short is repeated"
+            )
+        time.sleep(0.2)
+    if action == "stop":
+        log.info("%s stands still (%d applications ended) until somebody asks for a restart", service.name, len(before))
+        return
+    while not any(_is_new(beat, before) for beat in heartbeat.read(settings, service)):
+        if time.monotonic() >= deadline:
+            raise LedgerError(
+                f"{service.name} may run, and nothing has started it within {wait_seconds:.0f} s: is the DAG {service.dag} on?"
+            )
+        time.sleep(0.2)
+    log.info("%s starts again", service.name)
+    _tell(settings, service)
+
+
+def _is_new(beat: Heartbeat, before: set[int]) -> bool:
+    return beat.is_alive() and beat.facts["process"]["pid"] not in before
+
+
+def _tell(settings: Settings, service: Service) -> None:
+    wanted, now = read_wanted(settings, service), time.time()
+    if wanted.number:
+        log.info("wanted: %s, asked for by %s", wanted.state, wanted.told())
+    beats = heartbeat.read(settings, service)
+    if not beats:
+        log.info("no application of %s has run on %s", service.name, settings.checkpoints)
+    for beat in beats:
+        for line in lines_of(beat, now):
+            log.info("%s", line)
+
+
+def lines_of(beat: Heartbeat, now: float) -> list[str]:
+    """An application in words: a line for itself, and one for each of its topics or queries."""
+    if not beat.is_alive():
+        error = beat.facts["error"] or ("on request" if beat.state == heartbeat.ENDED else "without a word")
+        return [f"{beat.who()}: ended {beat.age(now):.0f} s ago or later: {error}"]
+    wrong = beat.what_is_wrong(now)
+    itself = f"{beat.who()}: {wrong or beat.state}, last heartbeat {beat.age(now):.0f} s ago"
+    return [itself, *(f"{name}: {_told_of(part, now)}" for name, part in beat.parts.items())]
+
+
+def _told_of(part: Mapping[str, Any], now: float) -> str:
+    if part.get("error"):
+        return f"fails ({part['failures']} times, next try in {max(0, part['next_try_at'] - now):.0f} s): {part['error']}"
+    measures = ", ".join(text.format(part[measure]) for measure, text in _MEASURES.items() if part.get(measure) is not None)
+    return f"{part.get('pace') or part['state']}{f'; {measures}' if measures else ''}"

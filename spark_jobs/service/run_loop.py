@@ -1,0 +1,82 @@
+"""The life of an application of queries: it runs until all is done, somebody wants it to end, or a signal comes."""
+
+import gc
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import FrameType
+
+from spark_jobs.service.query_loop import KeptQuery
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+_BATCH_SECONDS = 120  # how long a stop waits for the batch under way
+_COLLECT_SECONDS = 60
+
+
+def live(queries: Sequence[KeptQuery], look: Callable[[bool], None], must_end: Callable[[], bool]) -> bool:
+    """Look after queries until all are done (true), or a signal (SIGTERM, SIGINT) or `must_end` ends them behind their batches (false).
+
+    `look(is_stopping)` is called about twice a second, behind a look at every query. A batch that takes longer than two minutes is
+    cut short; it is repeated at the next start.
+
+    Once a minute Python's garbage is collected. What a batch made in the JVM (plans, mostly) lives until Python drops the objects that
+    stand for it, which are in cycles (py4j); left to itself, Python collects so rarely that the JVM's heap fills.
+    """
+    with _signals() as stopping, ThreadPoolExecutor(len(queries)) as pool:
+
+        def look_at_all(is_stopping: bool) -> None:
+            for query in queries:
+                query.look(pool)
+            look(is_stopping)
+
+        collected_at = time.monotonic()
+        try:
+            while not all(query.is_done for query in queries):
+                look_at_all(False)
+                if stopping or must_end():
+                    _finish_batches(queries, look_at_all)
+                    return False
+                if time.monotonic() - collected_at >= _COLLECT_SECONDS:
+                    gc.collect()
+                    collected_at = time.monotonic()
+                time.sleep(_POLL_SECONDS)
+            return True
+        finally:
+            for query in queries:
+                query.stop()
+
+
+def _finish_batches(queries: Sequence[KeptQuery], look: Callable[[bool], None]) -> None:
+    """Wait for the batches under way, and let no other begin but where a query is behind another one."""
+    log.info("asked to stop: the batches under way are finished")
+    deadline = time.monotonic() + _BATCH_SECONDS
+    while True:
+        is_over = time.monotonic() >= deadline
+        for query in queries:
+            if is_over or not query.is_behind:
+                query.hold()
+        if is_over or all(query.is_at_rest for query in queries):
+            return
+        look(True)
+        time.sleep(0.1)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals to stop that came so far."""
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield came
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

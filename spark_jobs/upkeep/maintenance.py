@@ -1,0 +1,119 @@
+"""The job behind `run maintenance`: upkeep of tables, one after the other, each under its lease for as long as it takes.
+
+Bronze belongs to the ingestion while that runs. Then this job asks it and waits; it never takes a table from its owner.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.lake import leases
+from spark_jobs.lake.layout import SMALL_PAGES
+from spark_jobs.lake.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
+from spark_jobs.releases import retention, rollback
+from spark_jobs.runtime.errors import LeaseHeld, LedgerError, first_line
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.silver import id_index
+from spark_jobs.upkeep import expiry, table_upkeep
+from spark_jobs.upkeep import requests as bronze_upkeep
+from spark_jobs.upkeep.table_upkeep import Report
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+# How silver writes the tables in which it looks up rows by their place, and gold all of its own.
+_WRITING = {
+    **dict.fromkeys(GOLD, SMALL_PAGES),
+    SILVER_TRANSACTIONS: id_index.SESSION,
+    TRANSACTION_IDS: id_index.SESSION | id_index.LARGE_PAGES,
+}
+
+
+def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSession], who: str, wait_seconds: float) -> list[Report]:
+    """Tend these tables, as far as they exist, and say of each what was done; `start` makes a session, if one is needed.
+
+    Waits at most `wait_seconds` for whoever holds a table. Raises LedgerError that names every table of which the upkeep failed,
+    after all others were tended.
+    """
+    session = cache(start)
+    present = [table for table in tables if table_upkeep.exists(settings, table)]
+    served = [table for table in present if table in (*BRONZE, *LIVE)]
+    reports = _tend_served(settings, served, session, who, wait_seconds)
+    for table in present:
+        if table not in served:
+            reports.append(_tend(settings, table, session, wait_seconds))
+            log.info("%s", reports[-1])
+    if QUALITY_RESULTS in tables:
+        expiry.remove_expired_reports(settings, table_upkeep.utc_now())
+    if failed := [report for report in reports if report.error]:
+        raise LedgerError(f"upkeep of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
+    return reports
+
+
+def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession], wait_seconds: float) -> Report:
+    try:
+        if table_upkeep.plan(settings, table):
+            session()  # now: a JVM takes long to start, and others may want the table meanwhile
+        with rollback.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
+            if table.layer in LAYERS:
+                retention.bring_up_to_date(settings, [table])
+            else:
+                expiry.remove_rows(settings, table, table_upkeep.utc_now())
+            return table_upkeep.tend(settings, table, session, table_upkeep.utc_now(), _WRITING.get(table, {}))
+    except LeaseHeld as error:
+        return Report(table.name, error=str(error))
+    except Exception as error:
+        log.info("where upkeep failed:", exc_info=True)
+        return Report(table.name, error=f"upkeep failed: {type(error).__name__}: {first_line(error)}")
+
+
+def _tend_served(
+    settings: Settings, tables: Sequence[Table], session: Callable[[], SparkSession], who: str, wait_seconds: float
+) -> list[Report]:
+    """What nobody holds is tended here; for the rest the application that writes it is asked. What comes free meanwhile is taken."""
+    deadline = time.monotonic() + wait_seconds
+    reports: dict[str, Report] = {}
+    request: bronze_upkeep.Request | None = None
+    try:
+        while True:
+            if request:
+                reports |= bronze_upkeep.answers(settings, request)
+            for table in tables:
+                if table.name not in reports and _is_free(settings, table):
+                    reports[table.name] = _tend(settings, table, session, wait_seconds=0)
+            waiting = [table for table in tables if table.name not in reports]
+            if not waiting or time.monotonic() >= deadline:
+                break
+            if request is None:
+                log.info("asking who writes them for the upkeep of %s", ", ".join(table.name for table in waiting))
+                request = bronze_upkeep.ask(settings, waiting, who, table_upkeep.utc_now(), wait_seconds)
+            time.sleep(_POLL_SECONDS)
+        for table in waiting:
+            reports[table.name] = _no_answer(settings, table, wait_seconds)
+    finally:
+        if request:
+            bronze_upkeep.withdraw(settings, request)
+    for report in reports.values():
+        log.info("%s", report)
+    return [reports[table.name] for table in tables]
+
+
+def _is_free(settings: Settings, table: Table) -> bool:
+    try:
+        with leases.hold(settings, [table], owner="maintenance", wait_seconds=0):
+            return True
+    except LeaseHeld:
+        return False
+
+
+def _no_answer(settings: Settings, table: Table, wait_seconds: float) -> Report:
+    error = f"found no answer within {wait_seconds:.0f} s"
+    try:
+        with leases.hold(settings, [table], owner="maintenance", wait_seconds=0):
+            error = f"{error}, and nobody who holds it: run maintenance again"
+    except LeaseHeld as held:
+        error = f"{error}, expected one of who writes it: {held}"
+    return Report(table.name, error=error)

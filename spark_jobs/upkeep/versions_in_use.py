@@ -1,0 +1,72 @@
+"""What upkeep of a table must leave in place: versions that readers, gates or releases open, and commits that a stream has not taken."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from deltalake import DeltaTable
+
+from spark_jobs import control
+from spark_jobs.control import scope
+from spark_jobs.control.verdicts import newest_verdicts
+from spark_jobs.lake.retention import MARGIN_DAYS
+from spark_jobs.lake.table import LAYERED
+from spark_jobs.lake.tables import FOLLOWERS, LIVE_TRANSACTIONS, Table
+from spark_jobs.live import places
+from spark_jobs.releases import retention
+from spark_jobs.runtime.settings import Settings
+
+
+@dataclass(frozen=True)
+class Spared:
+    """The versions of a table that are still opened, and the first commit that the stream behind it has yet to take, if any."""
+
+    versions: tuple[int, ...]
+    unread_from: int | None
+
+
+def spared(settings: Settings, table: Table, now: datetime) -> Spared:
+    """What must stay of a table, as things are now. The caller holds the table's lease, or only asks."""
+    head = DeltaTable(str(table.path(settings))).version()
+    first = unread_from(settings, table)
+    return Spared(tuple(sorted(_opened(settings, table, now))), first if first is not None and first <= head else None)
+
+
+def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
+    """The versions of a table that releases, savepoints and standing verdicts name, and the one of silver that gold was made of."""
+    if table.layer not in LAYERED:
+        return set()
+    # A release that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
+    releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
+    named: list[Mapping[str, int]] = [release.versions for release in releases]
+    named += [savepoint.versions for savepoint in places.read_savepoints(settings)]
+    # The next release names what stands judged, however old it is, and whether or not the gate was closed: a person may let it pass.
+    named.append({name: int(row["version"]) for name, row in newest_verdicts(settings).items()})
+    named.append(control.versions_read_by_gold(settings))  # its gate reads the same
+    return {versions[table.name] for versions in named if table.name in versions}
+
+
+def unread_from(settings: Settings, table: Table) -> int | None:
+    """From which version on the next layer has yet to take a table's commits; None where no stream reads its commits.
+
+    Silver that never ran reads bronze as it is then, and so does a table of gold that never followed silver.
+    """
+    if table.layer == "bronze":
+        return _unread_by_silver(settings, table)
+    if table == LIVE_TRANSACTIONS:
+        return places.unread_from(settings)
+    if table not in FOLLOWERS:
+        return None
+    application = control.following(settings, table)
+    applied = (_applied(settings, follower, application) for follower in FOLLOWERS[table])
+    return min((done + 1 for done in applied if done is not None), default=None)
+
+
+def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:
+    done = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
+    return scope.version_upto(DeltaTable(str(bronze.path(settings))), done) + 1 if done else None
+
+
+def _applied(settings: Settings, table: Table, application: str) -> int | None:
+    path = str(table.path(settings))
+    return DeltaTable(path).transaction_version(application) if DeltaTable.is_deltatable(path) else None
