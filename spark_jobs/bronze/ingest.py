@@ -5,7 +5,7 @@ goes on rising when a checkpoint is lost, and after a replay or an import (addit
 by their coordinates when a checkpoint was lost.
 
 A query that fails is started again with growing pauses, and the others go on meanwhile. Once a second the application says how it
-does (service/heartbeat.py), and looks whether somebody wants it to end (service/control.py).
+does (service/heartbeat.py), and looks whether somebody wants it to end (service/desired_state.py).
 """
 
 import logging
@@ -24,14 +24,13 @@ from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, run_loop
 from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
 from spark_jobs.service.services import INGESTION
-from spark_jobs.upkeep import requests
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Order:
-    """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/control.py)."""
+    """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/desired_state.py)."""
 
     tables: tuple[Table, ...]
     available_now: bool
@@ -39,7 +38,7 @@ class Order:
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile) -> None:
+def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
     """Ingest topics until told to stop (SIGTERM, SIGINT, `run ingestion stop`), or until all that is there now was read.
 
     A stop ends behind the batch under way, if that takes no longer than two minutes; one that is cut short is repeated at the next
@@ -55,13 +54,13 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
     def look(is_stopping: bool) -> None:
         _look(streams, watcher, heart, STOPPING if is_stopping else RUNNING)
         if not is_stopping:
-            requests.serve(spark, settings, order.tables)
+            upkeep.serve()
 
     try:
         is_all = run_loop.live(streams, look, lambda: desired_state.read_wanted(settings, INGESTION).number != order.obeyed)
     finally:
         watcher.end()
-        requests.finish(settings)
+        upkeep.finish()
     if failed := [stream for stream in streams if available_now and stream.error]:
         raise LedgerError(f"ingestion stopped: {line_with_cause(failed[0].error or LedgerError())}") from failed[0].error
     log.info("bronze stopped%s", ": all that was there is ingested" if is_all else " on request")

@@ -20,6 +20,7 @@ log = logging.getLogger("ledger")
 def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     """Kafka to bronze. Another bronze application on the same tables is refused at once."""
     from spark_jobs.bronze import ingest, offsets, resume_state
+    from spark_jobs.upkeep.requests import Upkeep
 
     obeyed = desired_state.read_wanted(settings, INGESTION).number if options.obeying is None else options.obeying
     offsets.check_start(options.starting_offsets)
@@ -32,7 +33,7 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
         retention.bring_up_to_date(settings, chosen)
         spark = start_session(settings, "ledger bronze", bronze_conf())
         order = ingest.Order(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
-        ingest.run(spark, settings, order, heart)
+        ingest.run(spark, settings, order, heart, Upkeep(spark, settings, order.tables))
 
 
 def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:

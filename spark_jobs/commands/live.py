@@ -89,6 +89,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
     """Bronze to the live tables, by watermarked streams. Another live application is refused at once."""
     from spark_jobs.live import application, checkpoints, resets
     from spark_jobs.live.queries import BY_NAME, INTAKE
+    from spark_jobs.upkeep.requests import Upkeep
 
     obeyed = desired_state.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
     with owning(settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id) as heart:
@@ -98,7 +99,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
         retention.bring_up_to_date(settings, tables.LIVE)
         rule_sets.register(settings, ["transactions"])
         spark = start_session(settings, "ledger live", live_conf())
-        application.run(spark, settings, application.Order(options.available_now, obeyed), heart)
+        application.run(spark, settings, application.Order(options.available_now, obeyed), heart, Upkeep(spark, settings, tables.LIVE))
 
 
 def run_state(settings: Settings, options: argparse.Namespace) -> None:
@@ -115,3 +116,8 @@ def run_state(settings: Settings, options: argparse.Namespace) -> None:
             state_job.show(settings, session, options.query, options.where)
         case _:
             state_job.export(settings, session, options.query, options.to)
+
+
+def run_live_control(settings: Settings, options: argparse.Namespace) -> None:
+    """Stop or restart the application of the live queries gracefully, or say how it does. Starts no JVM."""
+    desired_state.run(settings, LIVE, options.action, options.who, options.why, options.wait)

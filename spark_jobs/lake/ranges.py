@@ -7,7 +7,7 @@ from itertools import pairwise
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-MOST = 100
+MOST = 64  # of times; the code that Delta generates to skip files by 100 of them is larger than a Java method may be
 _MOST_OF_FILES, _MOST_NAMED = 16, 2_000
 _MICROS = 1_000_000
 

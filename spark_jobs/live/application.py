@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.lake.tables import LIVE
 from spark_jobs.live import fingerprint, upgrade
 from spark_jobs.live.queries import QUERIES
 from spark_jobs.live.running import Intake, Live
@@ -17,20 +16,19 @@ from spark_jobs.service import desired_state, run_loop
 from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
 from spark_jobs.service.query_loop import KeptQuery
 from spark_jobs.service.services import LIVE as LIVE_SERVICE
-from spark_jobs.upkeep import requests
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Order:
-    """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/control.py)."""
+    """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/desired_state.py)."""
 
     available_now: bool
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile) -> None:
+def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
     """Run the live queries until told to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
 
     The caller holds the leases of the live tables, which exist. Raises SettingsError, before anything is written, when the state of
@@ -46,7 +44,7 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
         told = {query.name: query.told(time.monotonic()) for query in (intake, *lives)}
         heart.beat(state=STOPPING if is_stopping else RUNNING, topics=told)
         if not is_stopping:
-            requests.serve(spark, settings, LIVE)
+            upkeep.serve()
 
     try:
         for stage in stages:
@@ -57,5 +55,5 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
                 error = failed[0].error or LedgerError()
                 raise LedgerError(f"live {failed[0].name} stopped: {line_with_cause(error)}") from error
     finally:
-        requests.finish(settings)
+        upkeep.finish()
     log.info("live stopped: all that was there is taken")

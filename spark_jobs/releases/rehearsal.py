@@ -1,7 +1,7 @@
 """`run gate LAYER --suite FILE --since RELEASE`: what a changed suite would have said of the runs whose batches are stored.
 
 A suite (JSON) is judged run by run, each over the batches and at the versions that its gate judged. A rule set (YAML) is judged in
-rehearsal_rules.py. Great Expectations works in a temporary folder: no table, no verdict and no report is written, no lease is taken.
+rule_rehearsal.py. Great Expectations works in a temporary folder: no table, no verdict and no report is written, no lease is taken.
 """
 
 import json
@@ -49,15 +49,10 @@ class Moment:
 
 
 def run(settings: Settings, layer: str, file: Path, since: int) -> None:
-    """Rehearse a suite or a rule set over what was stored after release `since` (0: over everything), and print what came out.
+    """Rehearse a suite over what was stored after release `since` (0: over everything), and print what came out.
 
     Raises SettingsError for a file or release that cannot be used, GateClosed when the gate would have closed.
     """
-    if file.suffix in (".yaml", ".yml"):
-        from spark_jobs.releases import rule_rehearsal  # needs Spark
-
-        rule_rehearsal.run(settings, layer, file, since)
-        return
     try:
         suite = read_suite_file(file)
     except SuiteError as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 from spark_jobs.service.query_loop import KeptQuery
 
@@ -16,6 +17,16 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 _BATCH_SECONDS = 120  # how long a stop waits for the batch under way
 _COLLECT_SECONDS = 60
+
+
+class Beside(Protocol):
+    """Work that an application does beside its queries, in a thread of its own."""
+
+    def serve(self) -> None:
+        """Start what is asked for, if anything is; returns at once. Called about twice a second."""
+
+    def finish(self) -> None:
+        """Finish the step under way and begin no other."""
 
 
 def live(queries: Sequence[KeptQuery], look: Callable[[bool], None], must_end: Callable[[], bool]) -> bool:

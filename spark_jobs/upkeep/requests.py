@@ -42,6 +42,23 @@ class Request:
     tables: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Upkeep:
+    """The upkeep of the tables that this process owns, for as long as its queries run."""
+
+    spark: SparkSession
+    settings: Settings
+    tables: tuple[Table, ...]
+
+    def serve(self) -> None:
+        """`serve` for these tables."""
+        serve(self.spark, self.settings, self.tables)
+
+    def finish(self) -> None:
+        """`finish` for these tables."""
+        finish(self.settings)
+
+
 def ask(settings: Settings, tables: Iterable[Table], who: str, now: datetime, wait_seconds: float) -> Request:
     """Put a request for some tables, in place of any that was there. The caller takes its answers, and withdraws it."""
     expires = now + timedelta(seconds=wait_seconds)

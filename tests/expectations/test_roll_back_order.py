@@ -84,7 +84,7 @@ def test_a_job_that_waited_for_its_leases_looks_again(
         raise LedgerError("here the work would begin")
 
     monkeypatch.setattr(leases, "hold_names", hold_names)
-    monkeypatch.setattr(run, "start_session", start_session)
+    monkeypatch.setattr("spark_jobs.runtime.session.start_session", start_session)
     monkeypatch.setattr(gates, "_judge", lambda *_: [])  # what it says is of no interest here
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     run.main(words.split())

@@ -105,7 +105,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 def export(settings: Settings, place: Place, words: str) -> None:
     options = run.parse_arguments(["export", "--to", place.url, *words.split()])
-    run.run_export(settings, options)
+    run.JOBS["export"](settings, options)
 
 
 def ids(days: Days) -> dict[str, set[str]]:

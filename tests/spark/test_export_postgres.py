@@ -66,7 +66,7 @@ def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def export(settings: Settings, target: Path, words: str) -> Folder:
-    run.run_export(settings, run.parse_arguments(["export", "--to", str(target), *words.split()]))
+    run.JOBS["export"](settings, run.parse_arguments(["export", "--to", str(target), *words.split()]))
     return Folder(target)
 
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from expectations.row_rules import FOLDER
 from spark_jobs.lake.tables import CONTROL, LAYERS, ensure_tables
-from spark_jobs.releases import rehearsal
+from spark_jobs.releases import rule_rehearsal
 from spark_jobs.runtime.errors import GateClosed, SettingsError
 from spark_jobs.runtime.settings import Settings
 from tests.expectations import warehouse
@@ -57,7 +57,7 @@ def test_rules_that_refuse_more_name_the_rows_and_the_run_that_would_have_closed
     with pytest.raises(
         GateClosed, match=r"would have closed for 1 of 2 runs: found quarantined_per_thousand, first in run r, batches 2 to 2"
     ):
-        rehearsal.run(settings, "silver", file, since=0)
+        rule_rehearsal.run(settings, "silver", file, since=0)
     assert sorted(settings.home.rglob("*")) == before
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:4] == [
@@ -73,7 +73,7 @@ def test_rules_that_refuse_more_name_the_rows_and_the_run_that_would_have_closed
 
 def test_rules_that_refuse_less_name_the_rows_that_come_in(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = stored(tmp_path / "home", bad=0)
-    rehearsal.run(settings, "silver", changed_rules(tmp_path, "('Credit', 'Debit')", "('Credit', 'Debit', 'credit')"), since=0)
+    rule_rehearsal.run(settings, "silver", changed_rules(tmp_path, "('Credit', 'Debit')", "('Credit', 'Debit', 'credit')"), since=0)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:] == [
         "  0 rows would be refused, and was accepted",
@@ -93,4 +93,4 @@ def test_a_rule_that_is_no_sql_is_refused(spark: SparkSession, tmp_path: Path) -
     for wrong in ("amount.knd = 1", "amount.kind = = 1"):
         file = changed_rules(tmp_path, "amount.kind = 'number' and amount.text not like '-%'", wrong)
         with pytest.raises(SettingsError, match=r"transactions-2\.yaml: found a rule that is no SQL over the fields"):
-            rehearsal.run(settings, "silver", file, since=0)
+            rule_rehearsal.run(settings, "silver", file, since=0)

@@ -19,7 +19,7 @@ from include.docs import generate
 from include.orchestration.commands import MEANINGS
 from spark_jobs import control
 from spark_jobs.lake import tables
-from spark_jobs.run import parse_arguments
+from spark_jobs.run import JOBS
 from spark_jobs.runtime import errors
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
@@ -29,17 +29,26 @@ SETTING = re.compile(r'"(LEDGER_[A-Z_]+)"')
 CELLS = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 
 
+def page_text(name: str) -> str:
+    return (ROOT / "include/docs" / name).read_text()
+
+
 def section(title: str) -> str:
     """The text of a section of the README."""
     return re.split(r"^## ", README.split(f"\n## {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def first_cells(title: str) -> list[str]:
-    """The first cells of the table of a section, without its head."""
-    return [line.split(" | ")[0].strip("`") for line in CELLS.findall(section(title))][1:]
+def tables_of(title: str) -> list[list[list[str]]]:
+    """The tables of a section, each as rows of cells without its head."""
+    texts = re.findall(r"(?:^\|.*\n)+", section(title), re.MULTILINE)
+    return [[[cell.strip() for cell in row.strip("| ").split(" | ")] for row in text.splitlines()[2:]] for text in texts]
 
 
-def fenced(language: str) -> str:
+def fenced(language: str, page: str) -> str:
+    return "\n".join(re.findall(rf"^```{language}\n(.*?)^```$", page_text(page), re.MULTILINE | re.DOTALL))
+
+
+def fenced_readme(language: str) -> str:
     return "\n".join(re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL))
 
 
@@ -52,7 +61,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 def test_the_settings_table_names_what_is_read_with_its_defaults() -> None:
     read = set(SETTING.findall((ROOT / "spark_jobs/runtime/settings.py").read_text()))
-    rows = [line.split(" | ") for line in CELLS.findall(section("Settings"))][1:]
+    rows = [line.split(" | ") for line in CELLS.findall(page_text("settings.md"))][1:]
     assert len(rows) == len(fields(Settings))
     assert {row[0].strip("`") for row in rows} == read
     defaults = {row[0].strip("`"): row[1].strip("`") for row in rows}
@@ -79,15 +88,20 @@ def test_every_setting_that_a_page_names_is_read_somewhere() -> None:
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:
     known = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LedgerError)}
-    assert {int(code) for code in first_cells("Jobs by hand")} == known | {0}
+    assert {int(row[0]) for row in tables_of("Commands")[1]} == known | {0}
     assert set(MEANINGS) < known
 
 
-def test_the_jobs_that_are_named_exist() -> None:
-    (names,) = re.findall(r"spark_jobs\.run ([a-z|A-Z _-]+)`", section("Jobs by hand"))
-    jobs = [name.replace("LAYER", "gold").replace("CHOICE", "wait").split() for name in names.split("|")]
-    assert len(jobs) >= 6
-    assert [parse_arguments(job).name for job in jobs] == [job[0] for job in jobs]
+def test_every_job_is_in_the_table_of_commands() -> None:
+    words = {word for row in tables_of("Commands")[0] for word in re.findall(r"`([a-z_]+)[^`]*`", row[1])}
+    assert words == set(JOBS)
+
+
+def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert lines.index("```bash") < 20
+    assert [line.split("#")[0].strip() for line in fenced_readme("bash").splitlines()] == ["make demo", "make test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -117,12 +131,10 @@ def test_every_edge_of_the_semantics_has_its_tests() -> None:
     assert without == []
 
 
-def test_the_layout_names_folders_that_exist() -> None:
-    lines = section("Layout").split("```")[1].splitlines()[1:]
-    found = [re.findall(r"[\w/]+/(?= )", line.partition("  ")[0] + " ") for line in lines]
-    folders = [f"spark_jobs/{name}" if line.startswith("  ") else name for line, names in zip(lines, found, strict=True) for name in names]
-    assert len(folders) > 8
-    assert [folder for folder in folders if not (ROOT / folder).is_dir()] == []
+def test_the_architecture_names_every_room() -> None:
+    rooms = {folder.name for folder in (ROOT / "spark_jobs").iterdir() if (folder / "__init__.py").exists()}
+    named = set(re.findall(r"`([a-z]+)/`", page_text("architecture.md").split("## One record")[0]))
+    assert rooms <= named
 
 
 def test_every_decision_is_dated_and_linked() -> None:
@@ -131,7 +143,7 @@ def test_every_decision_is_dated_and_linked() -> None:
     for page in decisions:
         assert re.fullmatch(r"\d{4}-\d{2}-\d{2}-[a-z-]+\.md", page.name)
         assert page.read_text().startswith(f"# {page.name[:10]}: ")
-        assert f"(include/docs/decisions/{page.name})" in README
+        assert f"(decisions/{page.name})" in page_text("architecture.md")
 
 
 def test_generated_pages_are_current() -> None:
@@ -173,7 +185,7 @@ def test_readers_get_the_released_version(tmp_path: Path) -> None:
     schema = pa.schema(tables.DAILY_TOTALS.delta_schema().to_arrow())
     for kind in ("Credit", "Debit"):  # versions 1 and 2: the second is not released yet
         write_deltalake(str(tables.DAILY_TOTALS.path(settings)), pa.Table.from_pylist([{"type": kind}], schema=schema), mode="append")
-    program = fenced("python") + "\nprint(list(totals['type']), table.version(), same.version())"
+    program = fenced("python", "reading.md") + "\nprint(list(totals['type']), table.version(), same.version())"
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LEDGER_")}
     environment |= {"LEDGER_HOME": str(settings.home), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
 """The walls of the house: who may import what, over every Python file of the project."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ class Room(NamedTuple):
     but: tuple[str, ...] = ()
 
 
+# Outside the jobs: what must not be imported.
 ROOMS = [
     Room(
         "dags",
@@ -32,24 +33,50 @@ ROOMS = [
     Room("include.stack", ("airflow", "expectations", "include.orchestration")),
     Room("expectations", ("airflow", "dags", "include", "spark_jobs", "tests")),
     Room("spark_jobs", ("airflow", "dags", "include", "tests")),
-    Room("spark_jobs.bronze", ("spark_jobs.silver", "spark_jobs.gold", "expectations")),
-    Room("spark_jobs.service", ("spark_jobs.bronze", "spark_jobs.silver", "spark_jobs.gold", "expectations", "pyspark")),
-    Room("spark_jobs.silver", ("spark_jobs.gold",)),
-    Room("spark_jobs.gold", ("spark_jobs.bronze", "expectations")),
-    Room(  # a second opinion: it computes by itself
-        "spark_jobs.audit",
-        ("spark_jobs.bronze", "spark_jobs.silver", "spark_jobs.gold", "expectations"),
-        but=("spark_jobs.silver.parse", "spark_jobs.control.rule_sets"),
-    ),
+    Room("spark_jobs.kafka", ("pyspark",)),
 ]
-# The only doors from spark_jobs to expectations: judging rows and running a gate.
-DOORS = (
+# Of spark_jobs, floor by floor: each room, and the rooms that it may import. A room on a floor imports from floors below it only.
+FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
+    {"runtime": ()},
+    {"lake": ("runtime",), "kafka": ("runtime",)},
+    {"control": ("lake", "runtime"), "service": ("lake", "runtime")},
+    {
+        "bronze": ("service", "control", "kafka", "lake", "runtime"),
+        "silver": ("control", "lake", "runtime"),
+        "gold": ("control", "lake", "runtime"),
+    },
+    {
+        "live": ("gold", "silver", "bronze", "service", "control", "lake", "runtime"),
+        "releases": ("silver", "control", "lake", "runtime"),
+    },
+    {
+        "reprocessing": ("releases", "silver", "gold", "control", "lake", "runtime"),
+        "upkeep": ("releases", "live", "silver", "bronze", "control", "lake", "runtime"),
+        "audit": ("releases", "silver", "control", "lake", "runtime"),
+        "explain": ("releases", "control", "lake", "runtime"),
+        "export": ("releases", "control", "lake", "runtime"),
+    },
+    {
+        "commands": (
+            *("reprocessing", "upkeep", "audit", "explain", "export"),
+            *("live", "releases", "bronze", "silver", "gold", "control", "service", "lake", "runtime"),
+        )
+    },
+    {"run": ("commands", "runtime")},
+)
+MAY_IMPORT = {room: allowed for floor in FLOORS for room, allowed in floor.items()}
+FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+# The only modules of a room that may enter another one.
+DOORS = {
+    ("releases", "silver"): {"spark_jobs.releases.rule_rehearsal"},  # judges stored rows by other rules
+    ("audit", "silver"): {"spark_jobs.audit.judged"},  # a second opinion computes by itself, but parses values the same way
+}
+JUDGES = (  # may import expectations
     "spark_jobs.silver",
-    "spark_jobs.releases.gates",
-    "spark_jobs.gate",
-    "spark_jobs.rule_sets",
-    "spark_jobs.releases.rehearsal",
-    "spark_jobs.releases.rule_rehearsal",
+    "spark_jobs.control.rule_sets",
+    "spark_jobs.releases",
+    "spark_jobs.reprocessing",
+    "spark_jobs.upkeep.expiry",  # removes reports with their verdicts
 )
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
 WITHOUT_SPARK = (
@@ -76,13 +103,55 @@ def test_a_room_imports_nothing_that_it_must_not(room: Room) -> None:
     assert found == []
 
 
-def test_jobs_and_expectations_meet_in_two_places_only() -> None:
+def test_only_modules_that_judge_import_expectations() -> None:
     modules = modules_of("spark_jobs")
     meeting = {
         module for module, file in modules.items() if any(within(name, ("expectations",)) for name in imports(ast.parse(file.read_text())))
     }
     assert meeting, "found no module that judges"
-    assert [module for module in meeting if not within(module, DOORS)] == []
+    assert [module for module in meeting if not within(module, JUDGES)] == []
+
+
+def test_every_module_of_the_jobs_lies_in_a_room() -> None:
+    rooms = {room_of(module) for module in modules_of("spark_jobs")}
+    assert rooms - {""} == MAY_IMPORT.keys()
+    assert [file.name for file in sorted((ROOT / "spark_jobs").glob("*.py"))] == ["__init__.py", "run.py"]
+    assert len(MAY_IMPORT) <= 20
+    assert len(FLOORS) <= 8
+    assert [(room, other) for room, allowed in MAY_IMPORT.items() for other in allowed if FLOOR_OF[other] >= FLOOR_OF[room]] == []
+
+
+def test_rooms_of_the_jobs_import_only_what_they_may() -> None:
+    arrows = arrows_of(modules_of("spark_jobs"))
+    assert len(arrows) > 100
+    assert [f"{module} imports {name}" for module, name in arrows if not is_allowed(module, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("spark_jobs.lake.writes", "from spark_jobs import control"),  # a floor up
+        ("spark_jobs.gold.totals", "from spark_jobs.silver import job"),  # a room on the same floor
+        ("spark_jobs.bronze.stream", "def f():\n    from spark_jobs.upkeep import requests"),  # inside a function
+        ("spark_jobs.releases.gates", "from spark_jobs.silver.judge import judge"),  # not by the one door
+        ("spark_jobs.audit.compare", "import spark_jobs.silver.transactions"),
+        ("spark_jobs.runtime.times", "import spark_jobs.run"),
+    ],
+)
+def test_a_violation_is_found(module: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "violation.py"
+    file.write_text(text)
+    assert any(not is_allowed(*arrow) for arrow in arrows_of({module: file}))
+
+
+def test_no_modules_of_the_jobs_import_each_other_in_a_circle() -> None:
+    files = modules_of("spark_jobs")
+    imported = {module: {name for name in imports(ast.parse(file.read_text())) if name in files} for module, file in files.items()}
+    packages = {module for module, file in files.items() if file.name == "__init__.py"}
+    left = {module: names - packages - {module} for module, names in imported.items()}
+    while free := [module for module, names in left.items() if not names]:
+        left = {module: names - set(free) for module, names in left.items() if module not in free}
+    assert left == {}
 
 
 @pytest.mark.parametrize("package", WITHOUT_SPARK)
@@ -101,6 +170,24 @@ def test_the_walk_sees_every_form_of_import() -> None:
 
 def test_the_walk_finds_the_way_to_spark() -> None:
     assert way_to("pyspark", "spark_jobs.bronze.ingest") == ["spark_jobs.bronze.ingest", "pyspark.sql"]
+
+
+def arrows_of(modules: Mapping[str, Path]) -> list[tuple[str, str]]:
+    """Each import of one room of the jobs by another: the module that imports, and what it imports."""
+    found = [(module, name) for module, file in modules.items() for name in imports(ast.parse(file.read_text()))]
+    return [(module, name) for module, name in found if room_of(name) in MAY_IMPORT and room_of(name) != room_of(module)]
+
+
+def is_allowed(module: str, name: str) -> bool:
+    """Whether a module may import this name of another room."""
+    room, other = room_of(module), room_of(name)
+    return other in MAY_IMPORT[room] and module in DOORS.get((room, other), {module})
+
+
+def room_of(name: str) -> str:
+    """The room of a module of spark_jobs; empty for anything else."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "spark_jobs" and len(parts) > 1 else ""
 
 
 def modules_of(package: str) -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 from itertools import accumulate
 
-from spark_jobs.lake.ranges import _any, around
+from spark_jobs.lake.ranges import MOST, _any, around
 
 
 def test_what_is_close_together_is_one_range() -> None:
@@ -15,9 +15,9 @@ def test_what_is_close_together_is_one_range() -> None:
 def test_of_many_the_nearest_are_joined() -> None:
     numbers = [start + more for start in range(0, 120_000, 1_000) for more in (0, 10)]
     found = around(numbers, 2)
-    assert len(found) == 100
+    assert len(found) == MOST
     assert all(any(first <= number - 2 and number + 2 <= last for first, last in found) for number in numbers)
-    assert sum(last - first for first, last in found) <= 99 * 14 + 21 * 1_000
+    assert sum(last - first for first, last in found) <= (MOST - 1) * 14 + (121 - MOST) * 1_000
 
 
 def test_a_hundred_ranges_are_a_shallow_tree() -> None:

@@ -84,9 +84,8 @@ def test_files_go_when_they_are_old_and_no_offered_release_names_them(settings: 
     assert table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
     age(settings, DAILY_TOTALS, days=30)
     (path / "part-of-one-who-writes.parquet").write_bytes(b"x")
-    assert (
-        table_upkeep.remove_files(settings, DAILY_TOTALS, Spared((1, 5, 7), None), now())[0] == 4
-    )  # 2, 3, what 6 brought, and the dead one's
+    found = table_upkeep.remove_files(settings, DAILY_TOTALS, Spared((1, 5, 7), None), now())
+    assert found[0] == 4  # 2, 3, what 6 brought, and the dead one's
     assert rows_at(settings, DAILY_TOTALS, 1) == 1
     removed, size = table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now())
     assert (removed, size > 0) == (1, True)
@@ -271,7 +270,7 @@ def test_control_tables_are_joined_without_a_jvm(settings: Settings, monkeypatch
             control.append(settings, table, [row], once=("x", number))
     before = {table: sorted(map(str, control.read(settings, table).to_pylist())) for table in rows}
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
-    monkeypatch.setattr("spark_jobs.run.start_session", lambda *_: no_session())
+    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: no_session())
     assert main(["maintenance", "--wait", "0"]) == 0
     for table in rows:
         delta = DeltaTable(str(table.path(settings)))

@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import row_rules
-from spark_jobs import run
 from spark_jobs.releases import gates
 from spark_jobs.runtime.settings import read_settings
 from tests.spark.orders import stage
@@ -31,7 +30,7 @@ def make_world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     rules = tmp_path_factory.mktemp("rules")
     with stage.set_up() as on_stage, pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_rules, "FOLDER", rules)
-        patch.setattr(run, "start_session", lambda *_: on_stage.session)
+        patch.setattr("spark_jobs.runtime.session.start_session", lambda *_: on_stage.session)
         patch.setattr(gates, "call_limited", lambda _, function, *arguments: function(*arguments))
 
         def make(seed: int, source: World | None = None) -> World:

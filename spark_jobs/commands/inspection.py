@@ -1,0 +1,49 @@
+"""The jobs that read what is there: audit, explain, export. Their options are in arguments.py."""
+
+import argparse
+import logging
+import uuid
+from dataclasses import fields
+from datetime import UTC, datetime
+
+from spark_jobs.lake import leases, tables
+from spark_jobs.runtime import session
+from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger("ledger")
+
+
+def run_audit(settings: Settings, options: argparse.Namespace) -> None:
+    """Silver and gold computed once more from bronze, by separate code, and compared row by row. Writes nothing but its result."""
+    from spark_jobs.audit import job, snapshot
+    from spark_jobs.reprocessing import redrive_plan
+
+    if options.as_of is not None:
+        audited = snapshot.of_release(settings, options.as_of)
+    elif snapshot.has_run(settings):
+        with leases.hold(settings, (*tables.SILVER_OWNED, *tables.GOLD), owner="audit, which notes versions"):
+            redrive_plan.refuse_halfway(settings)
+            audited = snapshot.of_now(settings)
+    else:
+        log.info("audit: nothing to compare, silver has taken no batch yet")
+        return
+    job.run(session.start_session(settings, "ledger audit"), settings, audited, options.run_id)
+
+
+def run_explain(settings: Settings, options: argparse.Namespace) -> None:
+    """Print the silver rows, Kafka records, versions and runs that made a cell of gold. Starts no JVM, writes nothing."""
+    from spark_jobs.explain import job
+
+    job.run(settings, options.table, options.where, options.as_of)
+
+
+def run_export(settings: Settings, options: argparse.Namespace) -> None:
+    """Rows of a release, or of a table in Postgres, as Parquet in date folders of a folder or an S3 bucket. Holds no table's lease."""
+    from spark_jobs.export import job, request, source
+
+    now = datetime.now(UTC)
+    asked = request.check(request.Asked(**{field.name: getattr(options, field.name) for field in fields(request.Asked)}), settings, now)
+    release = None if asked.is_postgres else source.find_release(settings, asked.release, now)
+    with leases.hold_names(settings, [asked.lease], owner=f"export to {asked.folder}", wait_seconds=0):
+        spark = session.start_session(settings, "ledger export", session.s3_conf() if asked.bucket else {})
+        job.run(spark, settings, asked, uuid.uuid4().hex[:12], release)  # another name for every try of a task
