@@ -41,7 +41,7 @@ def section(title: str) -> str:
 def tables_of(title: str) -> list[list[list[str]]]:
     """The tables of a section, each as rows of cells without its head."""
     texts = re.findall(r"(?:^\|.*\n)+", section(title), re.MULTILINE)
-    return [[[cell.strip() for cell in row.strip("| ").split(" | ")] for row in text.splitlines()[2:]] for text in texts]
+    return [[[cell.strip() for cell in row[1:-1].split("|")] for row in text.splitlines()[2:]] for text in texts]
 
 
 def fenced(language: str, page: str) -> str:
