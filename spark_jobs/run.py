@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         settings = read_settings()
-        open_warehouse(settings, options.name)
+        open_warehouse(settings, options)
         JOBS[options.name](settings, options)
         return 0
     except LedgerError as error:

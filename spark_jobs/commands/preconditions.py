@@ -10,17 +10,18 @@ from spark_jobs.releases import rollback
 from spark_jobs.runtime import private, session
 from spark_jobs.runtime.settings import Settings
 
-READING = ("explain", "export", "state")  # they write no table
+_READING = ("explain", "export", "state")  # they write no table
 
 
-def open_warehouse(settings: Settings, job: str) -> None:
-    """Close the home to other users, and bring an older warehouse up, where the job writes tables.
+def open_warehouse(settings: Settings, options: argparse.Namespace) -> None:
+    """Close the home to other users, and bring an older warehouse up, unless the job writes no table, as a rehearsal or a dry run.
 
     Raises LedgerError for a warehouse that is newer than this code, or that additions cannot bring up.
     """
     private.close(settings)
     schema.refuse_newer(settings)
-    if job not in READING:
+    is_trial = getattr(options, "suite", None) or getattr(options, "dry_run", False)
+    if not is_trial and options.name not in _READING:
         schema.bring_up(settings, tables.EVERY)
 
 
