@@ -55,7 +55,7 @@ def bring_up(settings: Settings, tables: Iterable[Table]) -> None:
 
     The caller holds no lease. Opens no table where the schema version is that of this code.
     """
-    if refuse_newer(settings) < SCHEMA_VERSION:
+    if refuse_newer(settings) < SCHEMA_VERSION and settings.warehouse.exists():
         ensure_tables(settings, [table for table in tables if deltalake.DeltaTable.is_deltatable(str(table.path(settings)))])
         write_whole(version_file(settings), f"{SCHEMA_VERSION}\n")
 

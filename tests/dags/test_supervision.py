@@ -23,7 +23,7 @@ APPLICATION = """
 import pathlib, sys, time
 from spark_jobs.service import control, heartbeat
 from spark_jobs.service.services import SERVICES
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.settings import read_settings
 settings, service = read_settings(), SERVICES[sys.argv[3]]
 plan = pathlib.Path(settings.home, "plan").read_text().split()
 with open(settings.home / "starts", "a") as starts:

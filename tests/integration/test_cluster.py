@@ -18,8 +18,8 @@ pytestmark = pytest.mark.integration
 DRIVER = """
 import sys
 from pyspark.errors import PySparkException
-from spark_jobs.session import start_session
-from spark_jobs.settings import read_settings
+from spark_jobs.runtime.session import start_session
+from spark_jobs.runtime.settings import read_settings
 from pyspark.sql import functions as F
 spark = start_session(read_settings(), "of a test", {"spark.driver.host": "127.0.0.1"})
 print("rows", spark.range(4).repartition(2).groupBy((F.col("id") % 2)).count().count(), flush=True)

@@ -11,8 +11,8 @@ from spark_jobs.runtime.settings import Settings, read_settings
 # Holders in processes of their own, each of which dies as by `kill -9` at one more line of the lease's code than the one before it.
 _DYING = """
 import os, sys
-from spark_jobs import leases
-from spark_jobs.settings import read_settings
+from spark_jobs.lake import leases
+from spark_jobs.runtime.settings import read_settings
 
 def die_at(count, code):
     def trace(frame, event, _):
@@ -44,8 +44,8 @@ print(number, file=sys.stderr)
 # A holder that can write no byte to any file, as on a full disk.
 _WITHOUT_SPACE = """
 import resource, sys
-from spark_jobs import leases
-from spark_jobs.settings import read_settings
+from spark_jobs.lake import leases
+from spark_jobs.runtime.settings import read_settings
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 with leases.hold_names(read_settings({"LEDGER_HOME": sys.argv[1]}), ["a"], owner="b"):
