@@ -21,7 +21,7 @@ from spark_jobs.service.services import INGESTION, SERVICES, Service
 
 APPLICATION = """
 import pathlib, sys, time
-from spark_jobs.service import control, heartbeat
+from spark_jobs.service import desired_state as control, heartbeat
 from spark_jobs.service.services import SERVICES
 from spark_jobs.runtime.settings import read_settings
 settings, service = read_settings(), SERVICES[sys.argv[3]]

@@ -292,8 +292,7 @@ def test_an_expectation_that_great_expectations_leaves_out_closes(tmp_path: Path
 def test_a_report_that_cannot_be_written_closes(tmp_path: Path) -> None:
     (tmp_path / "quality").write_text("a file where the folder should be")
     judgement = judge_with(tmp_path, {"expectations": [expectation(max_value=0)]}, lambda sql: pa.table({"rows": [0]}))
-    assert not judgement.passed
-    assert judgement.failures[0].expectation == "great_expectations"
+    assert (judgement.passed, judgement.failures[0].expectation) == (False, "great_expectations")
 
 
 def test_to_find_what_is_new_changes_nothing(copy_home: Copy) -> None:

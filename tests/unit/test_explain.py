@@ -13,6 +13,7 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.runtime import text
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
+from tests.aging import follow
 from tests.expectations.warehouse import good_rows, settings_of, write
 
 HOSTILE = [
@@ -141,6 +142,7 @@ def lake_of(home: Path) -> Settings:
     other = datetime(2013, 3, 1, tzinfo=UTC)
     write(settings, {"silver.transactions": [rows["silver.transactions"][0] | {"event_at": other, "event_on": other.date()}]})
     silver.update_incremental()
+    follow(settings, silver.version())
     (added,) = set(silver.file_uris()) - before
     Path(added.removeprefix("file://")).unlink()
     return settings

@@ -114,6 +114,7 @@ def live(settings: Settings, clock: Clock, days: int) -> dict[str, tuple[int, in
                 "run_id": "scheduled__3",
             }
             control.append(settings, DECISIONS, [decided | {"layer": "silver", "who": "Ada", "why": "so"}])
+            control.append(settings, DECISIONS, [], once=(control.ROLLED_BACK, 2))  # and it was carried out
         if day % MAINTENANCE:
             continue
         clock.stamp(settings.warehouse, settings.quality, settings.home / "logs")
@@ -190,12 +191,12 @@ def test_an_index_that_links_to_a_page_that_went_goes_with_it(settings: Settings
             for file in settings.quality.rglob(f"scheduled__{number}/*/*"):
                 os.utime(file, (day.timestamp(), day.timestamp()))
         control.append(settings, DECISIONS, [])
-        expiry.remove_rows(settings, QUALITY_RESULTS, clock.now + timedelta(days=50))
+        expiry.remove_rows(settings, QUALITY_RESULTS, clock.now + timedelta(days=60))
         if is_linked:
             gone.parent.mkdir(parents=True)
             gone.write_bytes(PAGE)
             os.utime(gone, (BEGUN.timestamp(), BEGUN.timestamp()))
-        assert expiry.remove_expired_reports(settings, clock.now + timedelta(days=50)) > 0
+        assert expiry.remove_expired_reports(settings, clock.now + timedelta(days=60)) > 0
         assert index.exists() is not is_linked
 
 

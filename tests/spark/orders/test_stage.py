@@ -11,9 +11,9 @@ from spark_jobs.lake import leases
 from spark_jobs.releases import decisions
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.orders import stage
+from tests.spark.orders.calls import Call, parse
 from tests.spark.orders.chances import random_order
 from tests.spark.orders.stage import Actor, Deadlock, Killed, Point, Stage
-from tests.spark.orders.world import Call, parse
 
 
 @pytest.fixture

@@ -27,9 +27,10 @@ from tests.conftest import SMALL_FRAMES
 from tests.integration import oracle
 from tests.spark import lake
 from tests.spark.orders import checks, records
+from tests.spark.orders.calls import Call, parse
 from tests.spark.orders.judge import Judge
 from tests.spark.orders.records import MINUTES, TOPICS, Kafka
-from tests.spark.orders.stage import Actor, Point, Stage
+from tests.spark.orders.stage import Actor, Stage
 from tests.spark.redrive_cases import MINUTE, START, write_rules
 
 BACKFILL_ROWS_A_STEP = 15
@@ -39,30 +40,6 @@ _HALFWAY = ("stopped halfway", "a roll-back came in between", "found no answer")
 
 class Wrong(AssertionError):
     """Something does not hold; the message tells the commands that led to it."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One command as it is written: `gold ! 7` dies at its seventh point, `silver @ holding silver.accounts` gives its turn away there."""
-
-    words: tuple[str, ...]
-    dies_at: Point | None = None
-    yields_at: Point | None = None
-
-
-def parse(line: str) -> list[Call]:
-    """One command, or two at once (`one @ point & other`)."""
-    return [_parse(text) for text in line.split(" & ")]
-
-
-def _parse(text: str) -> Call:
-    text, _, yields_at = text.partition(" @ ")
-    text, _, dies_at = text.partition(" ! ")
-    return Call(tuple(text.split()), _point(dies_at), _point(yields_at))
-
-
-def _point(text: str) -> Point | None:
-    return int(text) if text.isdigit() else text.strip() or None
 
 
 @dataclass
@@ -285,12 +262,12 @@ class World:
         if GateClosed.__name__ in outcome:
             self._run("decide release-anyway")
             (outcome,) = self._run(line) if not line.startswith("gate") else ("done",)
-        assert outcome == "done", f"{line}: found {outcome}, expected it to be done"
+        assert outcome == "done", f"{line}: found {outcome}"
 
 
 def _minutes(words: Sequence[str]) -> tuple[int, int]:
-    numbers = [int(word) for word in words if word.isdigit()]
-    return (numbers[0], numbers[1]) if numbers else (0, MINUTES)
+    first, last, *_ = [*(int(word) for word in words if word.isdigit()), 0, MINUTES]
+    return first, last
 
 
 def _tables(words: Sequence[str]) -> list[str]:
@@ -299,5 +276,5 @@ def _tables(words: Sequence[str]) -> list[str]:
 
 def _backfill_options(words: Sequence[str]) -> list[str]:
     first, last = (times.to_text(oracle.at(START + minute * MINUTE)) for minute in _minutes(words))
-    options = ["--start", first, "--end", last, "--step-rows", str(BACKFILL_ROWS_A_STEP), "--tables", *_tables(words)]
-    return [*options, *(["--publish"] if "publish" in words else [])]
+    publish = ["--publish"] if "publish" in words else []
+    return ["--start", first, "--end", last, "--step-rows", str(BACKFILL_ROWS_A_STEP), *publish, "--tables", *_tables(words)]
