@@ -136,5 +136,5 @@ def test_a_step_that_died_is_ended_by_the_rules_that_it_was_begun_with(spark: Sp
     finally:
         cases.write_rules(own.rules, older=False)
     own.judge_newer(2, 150.5, ONLY)
-    own.check()
+    cases.assert_silver(own.settings, own.log)
     assert json.loads(done["rules_versions"])["transactions"] == "new"
