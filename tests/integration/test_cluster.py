@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from spark_jobs.runtime.settings import ROOT
@@ -91,9 +92,17 @@ def test_executors_leave_values_out_of_their_logs(cluster: Cluster, driver: "sub
     assert [file for file, text in logs.items() if "CAST_INVALID_INPUT] (not shown: it may quote a value)" in text]
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """Of a process that has ended meanwhile, nothing."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
 def test_the_secret_is_in_no_command_line_and_no_log(cluster: Cluster, driver: "subprocess.Popen[str]") -> None:
     secret = cluster.environ["_SPARK_AUTH_SECRET"]
     assert [file for file in cluster.folder.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()] == []
-    words = [word for process in cluster.processes["worker"].children(recursive=True) for word in process.cmdline()]
+    words = [word for process in cluster.processes["worker"].children(recursive=True) for word in command_line(process)]
     assert words
     assert [word for word in words if secret in word] == []
