@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs import control
 from spark_jobs.control import backfills
@@ -159,7 +158,7 @@ def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], 
         rows = control.read(settings, table)
         kept = [row for row in rows.to_pylist() if is_kept(row)]
         if len(kept) < rows.num_rows:
-            write_deltalake(str(table.path(settings)), pa.Table.from_pylist(kept, schema=rows.schema), mode="overwrite")
+            control.replace_held(settings, table, kept)
 
 
 def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, int]) -> None:
