@@ -53,6 +53,8 @@ def test_bronze_killed_stopped_and_without_its_checkpoint(broker: Broker, tmp_pa
     ledger.kill_at("after bronze.transactions", "bronze --available-now")
     with ledger.running("bronze") as bronze:
         await_that(lambda: ingests(ledger, bronze.pid) and held(ledger) == len(broker.sent))
+        broker.send(few_more(broker.sent, "second"))  # a file more
+        await_that(lambda: held(ledger) == len(broker.sent))
         assert_bronze_is(ledger, broker.sent)
         tended_while_it_runs(ledger)
         before = begun_batches(ledger)

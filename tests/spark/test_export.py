@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import control, run
 from spark_jobs.export import bucket, folder, job
 from spark_jobs.lake import tables
+from spark_jobs.runtime import session
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from tests.expectations.publishing import released_on
@@ -58,7 +59,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture(autouse=True)
 def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "start_session", lambda *_: spark)
+    monkeypatch.setattr(session, "start_session", lambda *_: spark)
 
 
 def day_of(number: int) -> str:

@@ -14,7 +14,7 @@ from include.stack import postgres
 from include.stack.shutdown import stop_parts
 from spark_jobs import run
 from spark_jobs.export import job
-from spark_jobs.runtime import kill_points
+from spark_jobs.runtime import kill_points, session
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, endpoints_file, read_settings
 from tests.spark.targets import Folder, days_of, rows_of, told
@@ -62,7 +62,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 @pytest.fixture(autouse=True)
 def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "start_session", lambda *_: spark)
+    monkeypatch.setattr(session, "start_session", lambda *_: spark)
 
 
 def export(settings: Settings, target: Path, words: str) -> Folder:

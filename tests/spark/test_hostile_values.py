@@ -88,7 +88,7 @@ def test_every_reader_takes_them(
 ) -> None:
     assert job("release", "--keep", "1") == 0
     for name in ("silver.customers", "bronze.customers"):
-        assert job("export", "--table", name, "--to", (tmp_path / name).as_uri()) == 0
+        assert job("export", "--table", name, "--start", "0001-01-01", "--end", "9999-12-31", "--to", (tmp_path / name).as_uri()) == 0
     capsys.readouterr()
     assert job("explain", "--table", "gold.daily_totals", "--where", "transactions = 1") == 0
     assert "window_end 2262-01-01 00:00:00" in capsys.readouterr().out
