@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runtime.session import s3_conf, start_session
+from spark_jobs.runtime.session import java_options, s3_conf, start_session
 from spark_jobs.runtime.settings import read_settings
 
 # Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
@@ -22,6 +22,10 @@ SMALL_FRAMES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+LONG_LIVED = {  # one JVM runs hundreds of small jobs: what is run often is worth the slow compiler
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
 }
 MARKERS = {"spark": {"spark"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
 
@@ -57,7 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session of all tests that share this process, with the settings of the jobs, for small frames."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path_factory.mktemp("ledger")), "LEDGER_SPARK_MASTER": "local[2,4]"})
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of connections that are closed after the output is
-    session = start_session(settings, "tests", s3_conf())
+    session = start_session(settings, "tests", s3_conf() | LONG_LIVED)
     for name, value in SMALL_FRAMES.items():
         session.conf.set(name, value)
     # Frames and queries of the JVM live until Python collects the objects that stand for them, which are in cycles. By itself it does

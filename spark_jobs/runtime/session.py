@@ -37,7 +37,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
-        "spark.driver.extraJavaOptions": " ".join(_java_options()),
+        "spark.driver.extraJavaOptions": " ".join(java_options()),
         "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -105,21 +105,22 @@ def live_conf() -> dict[str, str]:
 
 
 def _serial_collector() -> dict[str, str]:
-    return {"spark.driver.extraJavaOptions": " ".join([*_java_options(), "-XX:+UseSerialGC"])}
+    return {"spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseSerialGC"])}
 
 
-def _java_options() -> list[str]:
+def java_options(*, quick_compiler_only: bool = True) -> list[str]:
     """How the driver's JVM runs. On two cores a job of a minute spends most of it loading and compiling classes.
 
     So classes come from the archive that set-up makes (where it is missing or does not fit, the JVM does without), and are
-    compiled once, by the quick compiler. Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
+    compiled once, by the quick compiler. A JVM that lives for many jobs is faster with both compilers.
+    Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
     """
     archive = [f'-XX:SharedArchiveFile="{CLASS_ARCHIVE}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     return [
         "-Duser.timezone=UTC",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
         "-XX:+ExitOnOutOfMemoryError",
-        "-XX:TieredStopAtLevel=1",
+        *(("-XX:TieredStopAtLevel=1",) if quick_compiler_only else ()),
         "-XX:ReservedCodeCacheSize=256m",
         "-XX:-DontCompileHugeMethods",  # a filter of a hundred ranges is one: interpreted, each row takes ten times as long
         *(archive if CLASS_ARCHIVE.exists() else ()),
