@@ -8,7 +8,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from include.orchestration.defaults import dag_of_run
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.control.scope import source_of
 from spark_jobs.control.verdicts import RELEASE_ANYWAY, decision_about
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
@@ -46,7 +45,7 @@ class Verdict:
     @property
     def topic(self) -> str:
         """The topic whose batches were judged."""
-        return source_of(BY_NAME[self.table]) if self.table in BY_NAME else ""
+        return BY_NAME[self.table].topic if self.table in BY_NAME else ""
 
 
 def newest(warehouse: Warehouse, runs: int = RUNS_SHOWN) -> dict[str, list[Verdict]]:

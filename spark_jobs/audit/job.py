@@ -12,10 +12,8 @@ from time import monotonic
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import control
-from spark_jobs.audit import snapshot
+from spark_jobs.audit import queries, snapshot
 from spark_jobs.audit.compare import Comparison, compare
-from spark_jobs.audit.gold_of_keys import tables_of_keys
-from spark_jobs.audit.gold_of_times import tables_of_times
 from spark_jobs.audit.judged import judged_rows, read
 from spark_jobs.audit.silver import dimension, transactions
 from spark_jobs.audit.snapshot import Snapshot
@@ -72,8 +70,7 @@ def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Exp
         _tell("gold has never run: nothing of it to compare")
         return
     t, c, a = (_as_read_by_gold(spark, settings, audited, name, made) for name in ("transactions", "customers", "accounts"))
-    yield from tables_of_times(spark, t).items()
-    yield from tables_of_keys(spark, t, c, a, settings.large_credit).items()
+    yield from queries.gold(spark, transactions=t, customers=c, accounts=a, large_credit=str(settings.large_credit)).items()
 
 
 def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot, topic: str, made: Mapping[str, DataFrame]) -> DataFrame:

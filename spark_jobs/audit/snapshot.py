@@ -10,7 +10,6 @@ from deltalake import DeltaTable
 
 from spark_jobs import control
 from spark_jobs.control import backfills
-from spark_jobs.control.scope import source_of
 from spark_jobs.control.verdicts import ROLL_BACK
 from spark_jobs.lake.tables import BACKFILLS, BATCHES, BRONZE, CORRECTIONS, DECISIONS, FOLLOWERS, GOLD, REDRIVES, SILVER, Table
 from spark_jobs.lake.versions import rows_since
@@ -130,7 +129,7 @@ def _refuse_halfway(settings: Settings, found: dict[Table, DeltaTable], read: di
     """Raise LedgerError where a table was brought further than the record of its job says: that job died before it was done."""
     application = control.application(settings, "silver")
     for table in SILVER:
-        done = control.last_batch(settings, "silver", f"silver.{source_of(table)}")
+        done = control.last_batch(settings, "silver", f"silver.{table.topic}")
         if (found[table].transaction_version(application) or 0) > done:
             raise LedgerError(
                 f"silver stopped halfway: {table.name} has batches after {done}, expected all of its tables to: run silver again"

@@ -10,7 +10,6 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from spark_jobs import control
-from spark_jobs.control.scope import source_of
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, SILVER, TRANSACTIONS_LATE, Table
 from spark_jobs.runtime.settings import Settings
 
@@ -37,8 +36,8 @@ class Held:
     """
 
     def __init__(self, settings: Settings, table: Table, label: str) -> None:
-        source = source_of(table)
-        made = [each for each in SILVER if source_of(each) == source and each != TRANSACTIONS_LATE]  # late rows are in silver, too
+        source = table.topic
+        made = [each for each in SILVER if each.topic == source and each != TRANSACTIONS_LATE]  # late rows are in silver, too
         paths = [str(each.path(settings)) for each in made]
         self._topic = label
         self._bronze = DeltaTable(str(table.path(settings)))

@@ -57,8 +57,8 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
     to_judge: list[Written] = []
     standing: list[dict[str, Any]] = []
-    for source in dict.fromkeys(map(source_of, LAYERS[layer])):
-        tables = [table for table in LAYERS[layer] if source_of(table) == source]
+    for source in dict.fromkeys(table.topic for table in LAYERS[layer]):
+        tables = [table for table in LAYERS[layer] if table.topic == source]
         last = _last_batch(settings, layer, tables)
         versions = {table: _version(settings, table, last) for table in tables}
         verdicts = [judged[table.name] for table in tables if table.name in judged]
@@ -99,7 +99,7 @@ def open_query(
         folder = (instead or {}).get(table.name, table.path(settings))
         declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
         control.register(builder, f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)), declared)
-        follows_batches = "_batch" in table.columns and source_of(table) == source_of(written.table)
+        follows_batches = "_batch" in table.columns and table.topic == written.table.topic
         upto, within = "true", "true"
         if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
             upto = f"_batch <= {written.last_batch} or _batch is null"
@@ -128,12 +128,6 @@ def open_query(
     return query
 
 
-def source_of(table: Table) -> str:
-    """The bronze table whose batches a table follows: `transactions` for all of gold."""
-    layer, name = table.name.split(".")
-    return "transactions" if layer == "gold" else name.split("_")[0]
-
-
 def newest_batch(settings: Settings, table: Table) -> int | None:
     """The last batch that brought rows to a table, from its statistics; None when it has none or does not exist.
 
@@ -159,7 +153,7 @@ def unfinished_bronze(settings: Settings) -> list[Table]:
 
     def is_unfinished(bronze: Table) -> bool:
         last = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
-        made = (table for table in LAYERS["silver"] if source_of(table) == source_of(bronze))
+        made = (table for table in LAYERS["silver"] if table.topic == bronze.topic)
         return any((newest_batch(settings, table) or 0) > last for table in made)
 
     return [bronze for bronze in LAYERS["bronze"] if is_unfinished(bronze)]
@@ -237,7 +231,7 @@ def _version(settings: Settings, table: Table, last_batch: int) -> int:
 def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     """The last bronze batch that the layer's job finished; for bronze, the last one that silver read."""
     if layer != "gold":
-        return control.last_batch(settings, "silver", f"silver.{source_of(next(iter(tables)))}")
+        return control.last_batch(settings, "silver", f"silver.{next(iter(tables)).topic}")
     lasts = {table.name: control.last_batch(settings, "gold", table.name) for table in tables}
     if len(set(lasts.values())) > 1:
         found = ", ".join(f"{name} at batch {last}" for name, last in lasts.items())

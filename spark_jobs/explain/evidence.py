@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 
 from spark_jobs.explain.cells import literal
 from spark_jobs.explain.moment import Moment, Row, Session
-from spark_jobs.explain.plans import DAYS, PARTS, Plan
+from spark_jobs.explain.plans import DAYS, PARTS
+from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.lake import tables
 from spark_jobs.runtime.text import shown
 
@@ -41,30 +42,30 @@ _DUPLICATES = (
 
 @dataclass
 class Evidence:
-    """The tables in memory that one cell of a plan's table needs; they are read when they are first asked for."""
+    """The tables in memory that one cell of a table needs; they are read when they are first asked for."""
 
     session: Session
-    plan: Plan
+    table: GoldTable
     cell: Row
 
     def __post_init__(self) -> None:
         self._words = PARTS | {name: literal(value) for name, value in self.cell.items()}
-        silver = self._fill(_ROWS.substitute(condition=self.plan.rows))
-        if self.plan.is_of_days:
+        silver = self._fill(_ROWS.substitute(condition=self.table.cell.rows))
+        if self.table.cell.by_day:
             self.session.view("of_cell", silver)
             self.session.keep("rows", DAYS)
             return
         self.session.keep("rows", silver)
-        if self.plan.dimension:
-            self.session.keep("versions", _VERSIONS.substitute(key=_KEY[self.plan.dimension]))
-        for name, sql in self.plan.steps.items():
+        if self.table.cell.dimension:
+            self.session.keep("versions", _VERSIONS.substitute(key=_KEY[self.table.cell.dimension]))
+        for name, sql in self.table.cell.steps.items():
             self.session.keep(name, self._fill(sql))
-        self.session.view("of_cell", self._fill(_OF_CELL.substitute(aside=self.plan.aside)))
+        self.session.view("of_cell", self._fill(_OF_CELL.substitute(aside=self.table.cell.aside)))
 
     @property
     def condition(self) -> str:
         """The condition on silver.transactions by which the rows were found, as a person would write it."""
-        return Template(self.plan.rows).substitute({name: f"'{shown(value)}'" for name, value in self.cell.items()})
+        return Template(self.table.cell.rows).substitute({name: f"'{shown(value)}'" for name, value in self.cell.items()})
 
     @cached_property
     def count(self) -> int:
@@ -74,22 +75,22 @@ class Evidence:
     @cached_property
     def made(self) -> list[Row]:
         """The cell's columns as the rows make them, in one row; none where they make no such cell, several where they make more."""
-        return [self.plan.finish(row) for row in self.session.query(self._fill(self.plan.made))]
+        return [self.table.cell.finish(row) for row in self.session.query(self._fill(self.table.cell.made))]
 
     def differences(self) -> list[str]:
         """Where the cell is not what the rows make: column, what was found and what the rows give."""
         made = self.made if self.count else []
         if len(made) != 1:
             return [f"the {self.count} rows of silver make {len(made)} such cells, found 1"]
-        names = [name for name in self.plan.table.columns if name in made[0]]
+        names = [name for name in self.table.columns if name in made[0]]
         differing = [name for name in names if self.cell[name] != made[0][name]]
         return [f"{name}: found {shown(self.cell[name])}, the rows give {shown(made[0][name])}" for name in differing]
 
     def rows(self) -> list[Row]:
         """The first rows, by time and arrival; `_is_aside` of those that stand beside the cell only. Days: the last ones."""
-        if self.plan.is_of_days:
+        if self.table.cell.by_day:
             return self.session.query(_LAST_DAYS.substitute(most=MOST_ROWS))
-        return self.session.query(_LISTED.substitute(PARTS, aside=self._fill(self.plan.aside), most=MOST_ROWS))
+        return self.session.query(_LISTED.substitute(PARTS, aside=self._fill(self.table.cell.aside), most=MOST_ROWS))
 
     @cached_property
     def arrivals(self) -> list[Row]:
@@ -111,7 +112,7 @@ class Evidence:
 
     def versions(self) -> list[Row]:
         """The versions of the dimension that hold at the rows' times."""
-        dimension = self.plan.dimension
+        dimension = self.table.cell.dimension
         if dimension is None:
             return []
         columns = ", ".join(f"v.{name}" for name in dimension.columns)
@@ -141,9 +142,9 @@ class Evidence:
         return self.session.query(sql)[0]
 
 
-def open_session(moment: Moment, plan: Plan) -> Session:
-    """The silver tables that a plan needs, at a moment."""
-    named = _NAMES | ({"dimension": plan.dimension} if plan.dimension else {})
+def open_session(moment: Moment, table: GoldTable) -> Session:
+    """The silver tables that the cells of a table need, at a moment."""
+    named = _NAMES | ({"dimension": table.cell.dimension} if table.cell.dimension else {})
     opened = {name: moment.open(table) for name, table in named.items()}
     redrives = str(tables.REDRIVES.path(moment.settings))
     if DeltaTable.is_deltatable(redrives):

@@ -12,9 +12,10 @@ from spark_jobs.control import backfills
 from spark_jobs.explain.cells import find
 from spark_jobs.explain.evidence import Evidence, open_session
 from spark_jobs.explain.moment import Moment
-from spark_jobs.explain.plans import PLANS, Plan
+from spark_jobs.explain.plans import explained
 from spark_jobs.explain.runs import Runs
 from spark_jobs.explain.telling import Telling
+from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.runtime.errors import AuditDifference, LedgerError, SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import tell, told
@@ -31,23 +32,23 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
     Without a release: gold as it is now, and silver as gold has read it. Raises SettingsError for a table, condition, cell or release
     that is none, AuditDifference when silver's rows do not make a cell.
     """
-    plan = _plan(name)
-    moment = Moment.of_release(settings, as_of) if as_of is not None else Moment.now(settings, plan.table)
-    delta = moment.open(plan.table)
-    found = find(plan.table, delta, where)
-    tell(f"{name} {moment} (version {moment.version(plan.table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
+    table = _table(name)
+    moment = Moment.of_release(settings, as_of) if as_of is not None else Moment.now(settings, table)
+    delta = moment.open(table)
+    found = find(table, delta, where)
+    tell(f"{name} {moment} (version {moment.version(table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
     if moment.release is None and (step := backfills.halfway(settings)):
         tell(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
-    session, runs, wrong = open_session(moment, plan), Runs(moment, plan.table), []
+    session, runs, wrong = open_session(moment, table), Runs(moment, table), []
     for cell in found.cells:
         try:
-            telling = Telling(plan, cell, Evidence(session, plan, cell), runs)
+            telling = Telling(table, cell, Evidence(session, table, cell), runs)
             lines = list(telling.lines())
         except (DeltaError, pa.ArrowException, OSError) as error:
             raise LedgerError(f"silver cannot be read ({first_line(error)}): run it again, or name a release by --as-of") from error
         tell("\n".join(lines))
         if telling.differences:
-            wrong.append(f"{told(cell, plan.table.keys)}: {'; '.join(telling.differences)}")
+            wrong.append(f"{told(cell, table.keys)}: {'; '.join(telling.differences)}")
     if found.count > len(found.cells):
         tell(f"{found.count - len(found.cells)} more cells match: ask for fewer to see them")
     if wrong:
@@ -55,8 +56,8 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
         raise AuditDifference(_DIFFERENT.substitute(words))
 
 
-def _plan(name: str) -> Plan:
-    names = {table.name: plan for table, plan in PLANS.items()}
+def _table(name: str) -> GoldTable:
+    names = explained()
     if name not in names:
         raise SettingsError(f"--table: found {name!r}, expected one of {', '.join(names)}")
     return names[name]

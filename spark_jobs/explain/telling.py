@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from spark_jobs.explain.evidence import MOST_BESIDE, MOST_ROWS, Evidence
 from spark_jobs.explain.moment import Row
-from spark_jobs.explain.plans import Plan, mask_name
 from spark_jobs.explain.runs import Runs, place_of, ranges
+from spark_jobs.gold.declaration import GoldTable
+from spark_jobs.gold.tables.enriched_transactions import mask_text
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.text import listed, shown, told
@@ -19,21 +20,21 @@ _ORDERED = "record (topic partition:offset)"
 class Telling:
     """What is told of a cell. `differences` are known once the lines have been read."""
 
-    def __init__(self, plan: Plan, cell: Row, evidence: Evidence, runs: Runs) -> None:
-        self.plan, self.cell, self.evidence, self.runs = plan, cell, evidence, runs
+    def __init__(self, table: GoldTable, cell: Row, evidence: Evidence, runs: Runs) -> None:
+        self.table, self.cell, self.evidence, self.runs = table, cell, evidence, runs
         self.differences: list[str] = []
         self._redriven = evidence.redriven() if runs.redriven else []
         self._shown_by = self._first_run()
 
     def lines(self) -> Iterator[str]:
         """The cell, the rows behind it, what lies beside them, the runs that brought them, and whether they add up."""
-        names = [name for name in self.plan.table.columns if name not in self.plan.table.keys]
-        yield f"cell {told(self.cell, self.plan.table.keys)}"
+        names = [name for name in self.table.columns if name not in self.table.keys]
+        yield f"cell {told(self.cell, self.table.keys)}"
         yield f"  is: {told(self.cell, names)}"
         yield f"  rows: {self.evidence.count} of silver.transactions where {self.evidence.condition}" + (
-            f" ({self.plan.note})" if self.plan.note else ""
+            f" ({self.table.cell.note})" if self.table.cell.note else ""
         )
-        yield from self._days() if self.plan.is_of_days else self._rows()
+        yield from self._days() if self.table.cell.by_day else self._rows()
         yield from self._versions()
         yield from self._runs()
         self.differences = self.evidence.differences()
@@ -85,7 +86,7 @@ class Telling:
 
     def _versions(self) -> Iterator[str]:
         """The versions of customers or accounts that hold at the rows' times; names are masked."""
-        dimension = self.plan.dimension
+        dimension = self.table.cell.dimension
         if dimension is None:
             return
         versions = self.evidence.versions()
@@ -95,7 +96,7 @@ class Telling:
         of_customers = dimension == tables.SILVER_CUSTOMERS
         told_of = ("full_name", "city", "state") if of_customers else ("district_id",)
         names = (dimension.keys[0], "valid_from", "valid_to", "is_deleted", *told_of)
-        rows = [row | ({"full_name": mask_name(row["full_name"])} if of_customers else {}) for row in versions]
+        rows = [row | ({"full_name": mask_text(row["full_name"])} if of_customers else {}) for row in versions]
         cells = [(*(row[name] for name in names), _record(row), row["_batch"], self._marks_of(dimension, row)) for row in rows]
         yield from listed((*names, _ORDERED, "batch", "marks"), cells)
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.control.scope import source_of
 from spark_jobs.export.days import Range
 from spark_jobs.lake.sources import between, with_columns_of
 from spark_jobs.lake.tables import BY_NAME
@@ -54,7 +53,7 @@ def release_rows(spark: SparkSession, settings: Settings, release: Release, name
         rows = rows.where(F.col("_batch") <= release.last_batches[name])
     column = table.time_column
     if column is None:
-        bronze, _ = _read(spark, settings, release, f"bronze.{source_of(table)}")
+        bronze, _ = _read(spark, settings, release, f"bronze.{table.topic}")
         column = "_timestamp"
         rows = rows.join(bronze.select(*_COORDINATES, column), on=list(_COORDINATES), how="left")
     at = F.col(column).cast("timestamp")

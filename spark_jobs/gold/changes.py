@@ -1,13 +1,15 @@
 """What happened to silver.transactions since a gold table was last written: which rows came and went, and in which hours."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.gold.strategies import HOURS_A_DAY, Windows
 from spark_jobs.lake import ranges
 
-HOURS_A_DAY = 24
 _MOST_BROADCAST = 200_000
 
 
@@ -26,6 +28,11 @@ class Change:
     hours: tuple[int, ...] | None = None
     is_small: bool = False
 
+    @property
+    def only_added(self) -> bool:
+        """Whether rows only came."""
+        return not self.is_in_place
+
     def near(self, start: str, hours: int, end: str | None = None) -> Column:
         """Whether a time, or the span from it to `end`, is at most so many hours from a changed row; others may be true, too."""
         if self.hours is None:
@@ -41,6 +48,19 @@ class Change:
         if self.hours is None:
             return F.lit(True)
         return ranges.overlap(day, day, ranges.around({hour // HOURS_A_DAY for hour in self.hours}, around), ranges.DAY)
+
+    def of_windows(self, rows: DataFrame, windows: Windows) -> DataFrame:
+        """Of rows of windows those whose window holds a changed row."""
+        return self.among(rows, self.images.select(windows.starts("event_at").alias(windows.column)).distinct())
+
+    def keys(self, key: str, _present: DataFrame, _time: str) -> DataFrame:
+        """The customers or accounts of changed rows."""
+        return self.images.select(key).distinct()
+
+    def of_ids(self, rows: DataFrame, ids: Sequence[str], _times: Sequence[str]) -> DataFrame:
+        """Of rows of a table those that name a changed row in one of these columns."""
+        found = [self.among(rows, self.images.select(F.col("transaction_id").alias(name)).distinct()).select(*rows.columns) for name in ids]
+        return found[0] if len(found) == 1 else reduce(DataFrame.unionByName, found).distinct()
 
 
 @dataclass(frozen=True)

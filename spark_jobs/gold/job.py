@@ -7,7 +7,6 @@ anywhere and be repeated.
 import json
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deltalake import DeltaTable
@@ -15,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control
-from spark_jobs.gold import amend, totals, windows
 from spark_jobs.gold.changes import Change, hold_changes
+from spark_jobs.gold.declaration import GoldTable
+from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
@@ -30,66 +30,58 @@ log = logging.getLogger(__name__)
 JOB = "gold"
 
 
-@dataclass(frozen=True)
-class Sum:
-    """A table that adds up: what new rows contribute, and how a contribution changes a row that exists."""
+def tables_in_order() -> tuple[GoldTable, ...]:
+    """Every gold table, in the order in which they are written.
 
-    table: Table
-    contribution: Callable[[DataFrame], DataFrame]
-    addition: dict[str, str]
-
-
-SUMS = (
-    Sum(tables.DAILY_TOTALS, windows.daily_totals, windows.ADD_TOTALS),
-    Sum(tables.SLIDING_TOTALS, windows.sliding_totals, windows.ADD_TOTALS),
-    Sum(tables.CUMULATIVE_TOTALS, windows.cumulative_totals, windows.ADD_TOTALS),
-    Sum(tables.CUSTOMER_ACTIVITY, totals.customer_activity, totals.ADD_ACTIVITY),
-    Sum(tables.ACCOUNT_BALANCES, totals.account_balances, totals.ADD_BALANCES),
-)
-# Tables to which new rows of silver only add rows.
-GROWING = frozenset({tables.ENRICHED_TRANSACTIONS, tables.LARGE_CREDITS, tables.DEBIT_CREDIT_PAIRS})
+    The first is the one from which the others read silver's rows, in the order of time; one that is made of another comes after it.
+    """
+    found = [table for table in tables.GOLD if isinstance(table, GoldTable)]
+    return tuple(sorted(found, key=lambda table: (table != tables.ENRICHED_TRANSACTIONS, table.made_of is not None)))
 
 
 def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
     """Bring every gold table up to silver, which stands still while this runs, and record how far in control.batches."""
     with sinks.configured(spark, SMALL_PAGES):
-        follow_dimension(spark, settings, tables.SILVER_CUSTOMERS, tables.ENRICHED_TRANSACTIONS, amend.enriched)
-        follow_dimension(spark, settings, tables.SILVER_ACCOUNTS, tables.DISTRICT_MINUTES, amend.minutes_of)
+        for table in tables_in_order():
+            for dimension in table.follows[1:]:
+                follow_dimension(spark, settings, dimension, table)
         follow_transactions(spark, settings)
     _record(settings, run_id)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
-    """Bring every table up to silver.transactions: new rows are added to the sums, all else is amended."""
+    """Bring every table up to silver.transactions."""
     application = control.following(settings, tables.SILVER_TRANSACTIONS)
-    amendments = amend.amendments(settings.large_credit)
-    sums = {each.table: each for each in SUMS}
 
     def take(feed: DataFrame, targets: Collection[Table]) -> int | None:
         if (changes := hold_changes(feed)) is None:
             return None
-        sinks.mark_removed_rows(feed.sparkSession, settings, tables.MARKED)
-        for table, amendment in amendments.items():
+        sinks.mark_removed_rows(feed.sparkSession, settings, [table for table in tables.GOLD if table.deletion_vectors])
+        for table in tables_in_order():
             done = sinks.applied(settings, table, application)
-            if table not in targets or (done is not None and done >= changes.last):
-                continue
-            change, last = changes.after(done or 0), changes.last
-            read = _reader(_silver_in_time(feed.sparkSession, settings, application, last), settings)
-            if table in sums and not change.is_in_place:
-                rows, addition = sums[table].contribution(change.rows), sums[table].addition
-                sinks.merge_rows(rows, settings, table, application=application, upto=last, on=table.keys, matched=addition)
-            elif table in GROWING and not change.is_in_place:
-                _, new = amendment(change, read)
-                sinks.append_rows(new, settings, table, application=application, upto=last, count=changes.count)
-            else:
-                _amend(change, read, settings, table, amendment, application, last)
+            if table in targets and (done is None or done < changes.last):
+                silver = _silver_in_time(feed.sparkSession, settings, application, changes.last)
+                _take(changes.after(done or 0), inputs(silver, settings), settings, table, application, changes.last, changes.count)
         return changes.last
 
-    _follow(spark, settings, tables.SILVER_TRANSACTIONS, tuple(amendments), application, take)
+    _follow(spark, settings, tables.SILVER_TRANSACTIONS, tables_in_order(), application, take)
 
 
-def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: Table, amendment: amend.Amendment) -> None:
-    """Amend a table for the transactions of customers or accounts whose history changed."""
+def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, application: str, upto: int, count: int) -> None:
+    """Apply a change: new rows are added to the sums, or appended; for all else the parts that they touch are made again."""
+    strategy = table.strategy
+    if change.only_added and isinstance(strategy, Rows):
+        new = strategy.make(change.rows, change, given)
+        sinks.append_rows(new, settings, table, application=application, upto=upto, count=count)
+    elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
+        sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
+        sinks.merge_rows(sums, settings, table, application=application, upto=upto, on=table.keys, matched=dict(strategy.adds))
+    else:
+        _amend(change, given, settings, table, application, upto)
+
+
+def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: GoldTable) -> None:
+    """Bring a table up to the history of customers or accounts: for the transactions of those whose history changed."""
     application = control.following(settings, dimension)
     gold = control.following(settings, tables.SILVER_TRANSACTIONS)
     key = dimension.keys[0]
@@ -103,19 +95,19 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
             rows = silver.join(feed.select(key).distinct(), on=key, how="left_semi")
             if done is None:
                 rows = rows.limit(0)  # rows that the table does not have yet come with the histories as they are now
-            _amend(Change(rows, rows, is_in_place=False), _reader(silver, settings), settings, table, amendment, application, last)
+            _amend(Change(rows, rows, is_in_place=False), inputs(silver, settings), settings, table, application, last)
         return last
 
     _follow(spark, settings, dimension, (table,), application, take)
 
 
-def _reader(silver: DataFrame, settings: Settings) -> amend.Reader:
+def inputs(silver: DataFrame, settings: Settings) -> Inputs:
     """Tables as they are now, but for silver.transactions, which is given."""
 
     def read(table: Table) -> DataFrame:
         return silver if table == tables.SILVER_TRANSACTIONS else sources.read_table(silver.sparkSession, settings, table)
 
-    return read
+    return Inputs(read, settings.large_credit)
 
 
 def _silver_in_time(spark: SparkSession, settings: Settings, application: str, version: int) -> DataFrame:
@@ -134,10 +126,8 @@ def _upto(settings: Settings, version: int) -> int:
     return version
 
 
-def _amend(
-    change: Change, read: amend.Reader, settings: Settings, table: Table, amendment: amend.Amendment, application: str, upto: int
-) -> None:
-    present, wanted = amendment(change, read)
+def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, application: str, upto: int) -> None:
+    present, wanted = table.strategy.parts(table, change, given)
     sinks.merge_changes(sinks.changes_of(table, present, wanted), settings, table, application, upto)
 
 
@@ -145,7 +135,7 @@ def _follow(
     spark: SparkSession,
     settings: Settings,
     source: Table,
-    targets: tuple[Table, ...],
+    targets: tuple[GoldTable, ...],
     application: str,
     take: Callable[[DataFrame, Collection[Table]], int | None],
 ) -> None:
@@ -154,7 +144,7 @@ def _follow(
     A target that never followed, a new table or one that was lost, is made from silver as it is: its early commits may be gone. It comes
     after those that follow, because it may be made of one of them; and what is made of a new table is made once more.
     """
-    applied = {table: sinks.applied(settings, table, application) for table in targets}
+    applied: dict[Table, int | None] = {table: sinks.applied(settings, table, application) for table in targets}
     head = DeltaTable(str(source.path(settings))).version()
     if ahead := {table.name: done for table, done in applied.items() if done is not None and done > head}:
         found = ", ".join(f"{name} made of version {done}" for name, done in ahead.items())
@@ -162,7 +152,7 @@ def _follow(
             f"{source.name} is older than gold: found it at version {head}, and {found}, expected gold behind silver: "
             "restore both from the same backup, or remove the folders of these gold tables, and run gold, which builds them again"
         )
-    new = {table for table in targets if None in (applied[table], applied[amend.MADE_OF.get(table, table)])}
+    new = {table for table in targets if None in (applied[table], applied[table.made_of or table])}
     following = {table: done for table, done in applied.items() if done is not None and table not in new}
     done = min(following.values(), default=head)
     if has_changes_from(source.path(settings), done + 1):

@@ -1,10 +1,10 @@
 """How the rows of a table lie in its files, and how they are found there."""
 
-from spark_jobs.lake.tables import ARRIVAL, Table
+from spark_jobs.lake.silver_tables import ARRIVAL
+from spark_jobs.lake.table import Table
 
 # How gold is written: rows are found by pages of a thousand, in files that lie in the order of time.
 SMALL_PAGES = {"parquet.page.row.count.limit": "1000", "spark.sql.parquet.compression.codec": "zstd"}
-_TIMES_OF_IDS = ("event_at", "debit_at")
 
 
 def order_of(table: Table) -> tuple[str, ...]:
@@ -15,12 +15,8 @@ def order_of(table: Table) -> tuple[str, ...]:
 
 
 def merge_keys(table: Table) -> tuple[str, ...]:
-    """What a merge finds rows by: the keys (of a table without any, all columns); of gold's rows by id their time, too.
-
-    Such a row that gets another time goes at one place and comes at another, so that no more than these places is read.
-    """
-    times = _TIMES_OF_IDS if table.layer == "gold" else ()
-    return (*(table.keys or table.columns), *(name for name in times if name in table.columns))
+    """What a merge finds rows by; of a table without any keys, all columns."""
+    return table.merge_keys or table.keys or table.columns
 
 
 def merge_time(table: Table) -> str | None:

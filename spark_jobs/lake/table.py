@@ -1,4 +1,4 @@
-"""What a Delta table of the pipeline is: a name, columns, keys, layout. tables.py declares each."""
+"""What a Delta table of the pipeline is: a name, columns, keys, layout. tables.py lists them all."""
 
 import json
 from dataclasses import dataclass, field
@@ -10,19 +10,31 @@ from spark_jobs.lake.ddl import delta_struct, parse_columns
 from spark_jobs.runtime.settings import Settings
 
 LAYERED = ("bronze", "silver", "gold")
-# Of a table's columns the first of these is the time of its rows.
-_TIMES = ("event_at", "window_start", "session_start", "day", "minute", "valid_from", "debit_at", "last_event_at", "_timestamp")
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table. `keys` are unique in it; `properties` are Delta table properties."""
+    """One table.
+
+    - `keys` are unique in it; a merge finds rows by `merge_keys`, where those are others: of rows that have one time for good, that time
+      too, so that no other files are read.
+    - `properties` are Delta table properties.
+    - `time_column` tells the time of a row, a timestamp or a date; None where it is known by its bronze record only.
+    - `deletion_vectors`: rows change one here, one there, and Delta marks them as removed instead of writing their files again.
+    - `topic` is the one whose batches the table follows (control tables follow none).
+    - `follows` are the silver tables whose changes a gold table takes over.
+    """
 
     name: str
     ddl: str
     keys: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     properties: dict[str, str] = field(default_factory=dict, hash=False)
+    time_column: str | None = None
+    merge_keys: tuple[str, ...] = ()
+    deletion_vectors: bool = False
+    topic: str = ""
+    follows: "tuple[Table, ...]" = ()
 
     @property
     def layer(self) -> str:
@@ -30,19 +42,9 @@ class Table:
         return self.name.split(".")[0]
 
     @property
-    def topic(self) -> str:
-        """Of a bronze table, the topic that it holds."""
-        return self.name.removeprefix("bronze.")
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """The column names, in order."""
         return tuple(name for name, _, _ in parse_columns(self.ddl))
-
-    @property
-    def time_column(self) -> str | None:
-        """The column that tells the time of a row, a timestamp or a date; None where it is known by its bronze record only."""
-        return next((name for name in _TIMES if name in self.columns), None)
 
     def path(self, settings: Settings) -> Path:
         """The folder of the table."""

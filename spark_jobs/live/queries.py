@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.gold import pairs, windows
-from spark_jobs.gold.sessions import GAP_HOURS
+from spark_jobs.gold.sums import STEP_HOURS
+from spark_jobs.gold.tables import daily_totals, sliding_totals
+from spark_jobs.gold.tables import debit_credit_pairs as gold_pairs
+from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 
@@ -43,7 +45,7 @@ def cumulative_totals(transactions: DataFrame) -> DataFrame:
 
     So each step is closed by the watermark on its own, not with its day.
     """
-    window = F.window("event_at", "1 day", f"{windows.STEP_HOURS} hours")
+    window = F.window("event_at", "1 day", f"{STEP_HOURS} hours")
     day_of_end = F.date_trunc("day", F.col("window")["end"] - F.expr("interval 1 microsecond"))
     on_its_day = transactions.withColumn("window", window).where(F.date_trunc("day", "event_at") == day_of_end)
     return _totals(on_its_day, day_of_end)
@@ -66,24 +68,24 @@ def debit_credit_pairs(debits_from: DataFrame, credits_from: DataFrame) -> DataF
     Each side is a source with the rows of both types, and the watermark is set before the type is chosen, so that a type that does
     not come holds nothing back. Spark would choose the type first (it moves filters below watermarks), were it not hidden from it.
     """
-    return pairs.pair(_hide_type(debits_from), _hide_type(credits_from))
+    return gold_pairs.pair(_hide_type(debits_from), _hide_type(credits_from))
 
 
 QUERIES = (
     LiveQuery(
         tables.LIVE_DAILY_TOTALS,
-        lambda read: windows.daily_totals(read("live_transactions")),
+        lambda read: daily_totals.daily_totals(read("live_transactions")),
         {"window": "tumbling, 1 day"},
     ),
     LiveQuery(
         tables.LIVE_SLIDING_TOTALS,
-        lambda read: windows.sliding_totals(read("live_transactions")),
-        {"window": f"sliding, 1 day every {windows.STEP_HOURS} hours"},
+        lambda read: sliding_totals.sliding_totals(read("live_transactions")),
+        {"window": f"sliding, 1 day every {STEP_HOURS} hours"},
     ),
     LiveQuery(
         tables.LIVE_CUMULATIVE_TOTALS,
         lambda read: cumulative_totals(read("live_transactions")),
-        {"window": f"cumulative, {windows.STEP_HOURS} hours up to 1 day"},
+        {"window": f"cumulative, {STEP_HOURS} hours up to 1 day"},
     ),
     LiveQuery(
         tables.LIVE_CUSTOMER_SESSIONS,
@@ -93,7 +95,7 @@ QUERIES = (
     LiveQuery(
         tables.LIVE_DEBIT_CREDIT_PAIRS,
         lambda read: debit_credit_pairs(read("live_debits"), read("live_credits")),
-        {"join": f"a debit at most {pairs.BEFORE_HOURS} hour before a credit"},
+        {"join": f"a debit at most {gold_pairs.BEFORE_HOURS} hour before a credit"},
         sources=("live_debits", "live_credits"),
         seconds=5,
     ),

@@ -22,7 +22,7 @@ from expectations.gate import Judgement, judge_profiles
 from expectations.profile import Profile, Query, measure_table
 from expectations.suites import Suite, SuiteError, read_suite_file
 from spark_jobs import control
-from spark_jobs.control.scope import Written, open_query, source_of
+from spark_jobs.control.scope import Written, open_query
 from spark_jobs.lake.tables import BY_NAME, LAYERS, QUALITY_RESULTS, Table
 from spark_jobs.releases.releases import read_releases
 from spark_jobs.runtime.errors import GateClosed, SettingsError
@@ -114,7 +114,7 @@ def judge_moments(
 
 def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
     """The runs that brought a table what was not in a release, in order; raises SettingsError when there is no such release."""
-    source, is_gold = source_of(table), table.layer == "gold"
+    source, is_gold = table.topic, table.layer == "gold"
     released = _released_batch(settings, since, f"bronze.{source}")
     job, recorded = ("gold", table.name) if is_gold else ("silver", f"silver.{source}")
     rows = [row for row in control.batches(settings, job, recorded) if row["last_batch"] > released]
@@ -156,7 +156,7 @@ def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Mapping[s
     versions = {
         row["table"]: int(row["version"])
         for row in verdicts
-        if row["layer"] == table.layer and row["_last_batch"] == run["last_batch"] and source_of(BY_NAME[row["table"]]) == source_of(table)
+        if row["layer"] == table.layer and row["_last_batch"] == run["last_batch"] and BY_NAME[row["table"]].topic == table.topic
     }
     read_versions: dict[str, int] = json.loads(run["_read_versions"] or "{}")
     return versions | read_versions

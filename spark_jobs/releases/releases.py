@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.control.scope import newest_batch, source_of
+from spark_jobs.control.scope import newest_batch
 from spark_jobs.control.verdicts import newest_verdicts
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BRONZE, BY_NAME, FOLLOWERS, GOLD, LAYERS, RELEASES, SILVER, Table
@@ -141,8 +141,8 @@ def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
     if closed := [name for name in BY_NAME if not verdicts[name]["passed"]]:
         reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
         raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
-    for topic in map(source_of, BRONZE):
-        tables = [f"bronze.{topic}", f"silver.{topic}", *(table.name for table in LAYERS["gold"] if source_of(table) == topic)]
+    for topic in (table.topic for table in BRONZE):
+        tables = [f"bronze.{topic}", f"silver.{topic}", *(table.name for table in LAYERS["gold"] if table.topic == topic)]
         found = {name: verdicts[name]["_last_batch"] for name in tables}
         if len(set(found.values())) > 1:
             text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
@@ -183,7 +183,7 @@ def _other_silver(settings: Settings, source: Table, version: int, gold: Table, 
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     version = int(verdicts[table.name]["version"])
     rows = control.count(DeltaTable(str(table.path(settings)), version=version))
-    rules = control.batches(settings, "silver", f"silver.{source_of(table)}") if table.layer == "silver" else []
+    rules = control.batches(settings, "silver", f"silver.{table.topic}") if table.layer == "silver" else []
     return {
         "release_id": number,
         "table": table.name,

@@ -17,7 +17,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs import control
 from spark_jobs.control import backfills
-from spark_jobs.control.scope import source_of
 from spark_jobs.control.verdicts import ROLL_BACK, next_moment
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import (
@@ -77,7 +76,7 @@ def finish(settings: Settings) -> None:
         released, last_batches = (release.versions, release.last_batches) if release else ({}, {})
         batches = {table.name: last_batches.get(table.name, 0) for table in BRONZE}
         for table in SILVER:
-            _restore(settings, table, number, released, {control.application(settings, "silver"): batches[f"bronze.{source_of(table)}"]})
+            _restore(settings, table, number, released, {control.application(settings, "silver"): batches[f"bronze.{table.topic}"]})
         for table in SILVER_INDEXES:
             _empty(settings, table, number, control.application(settings, "silver"))
         follows = {control.following(settings, table): _head(settings, table) for table in FOLLOWERS}

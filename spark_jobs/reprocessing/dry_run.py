@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from expectations.row_rules import read_rules
 from spark_jobs import control
+from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases.rehearsal import tell
@@ -25,7 +26,6 @@ from spark_jobs.silver.topics import TOPICS
 
 _COUNT = Template("select count(*) as n from t where $time >= $start and $time $before $end")
 _MOMENT = Template("arrow_cast('$time', 'Timestamp(Microsecond, Some(\"UTC\"))')")
-_WINDOWS = (tables.DAILY_TOTALS, tables.SLIDING_TOTALS, tables.CUMULATIVE_TOTALS, tables.WEEKLY_TOP_CUSTOMERS, tables.CUSTOMER_SESSIONS)
 
 
 def run(settings: Settings, order: Order, start_session: Callable[[], SparkSession]) -> None:
@@ -67,7 +67,8 @@ def _told(settings: Settings, table: Table, order: Order) -> list[str]:
         return []
     delta = DeltaTable(str(table.path(settings)))
     # A sliding window that starts a day before the range still holds a part of it.
-    start = order.start - timedelta(days=1) if table in _WINDOWS and order.start.year > 1 else order.start
+    of_windows = isinstance(table, GoldTable) and table.of_windows
+    start = order.start - timedelta(days=1) if of_windows and order.start.year > 1 else order.start
     if table.time_column == "day":  # compared with days: as times they would have to fit 64 bits of nanoseconds
         start = start.replace(hour=0, minute=0, second=0, microsecond=0)
         last = order.end - timedelta(microseconds=1)
@@ -79,7 +80,7 @@ def _told(settings: Settings, table: Table, order: Order) -> list[str]:
     bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
     files = to_rows(actions.select(["path", *bounds]))
     held = sum(_overlaps(file, table.time_column, start, order.end) for file in files)
-    return [f"{rows} {'windows' if table in _WINDOWS else 'rows'} in {held} of {len(files)} files"]
+    return [f"{rows} {'windows' if of_windows else 'rows'} in {held} of {len(files)} files"]
 
 
 def _overlaps(file: Mapping[str, Any], time: str, start: datetime, end: datetime) -> bool:

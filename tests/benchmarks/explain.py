@@ -16,7 +16,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control
-from spark_jobs.gold import account_days, districts, enrichment, pairs, sessions, totals, windows
+from spark_jobs.gold.tables.account_balances import account_balances
+from spark_jobs.gold.tables.account_days import account_days, with_openings
+from spark_jobs.gold.tables.cumulative_totals import cumulative_totals
+from spark_jobs.gold.tables.customer_activity import customer_activity
+from spark_jobs.gold.tables.customer_sessions import customer_sessions
+from spark_jobs.gold.tables.daily_totals import daily_totals
+from spark_jobs.gold.tables.debit_credit_pairs import pair
+from spark_jobs.gold.tables.debit_share import debit_share
+from spark_jobs.gold.tables.district_minutes import district_minutes
+from spark_jobs.gold.tables.enriched_transactions import enrich
+from spark_jobs.gold.tables.large_credits import large_credits
+from spark_jobs.gold.tables.sliding_totals import sliding_totals
+from spark_jobs.gold.tables.weekly_top_customers import weekly_top_customers
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.session import start_session
@@ -87,19 +99,19 @@ def _make_gold(spark: SparkSession, settings: Settings, rows: DataFrame) -> None
     month = rows.where(F.col("event_on").between("2013-07-01", "2013-07-31"))  # of tables that would take long to make, and are small
     customers, accounts = (sources.read_table(spark, settings, table) for table in (tables.SILVER_CUSTOMERS, tables.SILVER_ACCOUNTS))
     make: dict[Table, Callable[[], DataFrame]] = {
-        tables.DAILY_TOTALS: lambda: windows.daily_totals(rows),
-        tables.SLIDING_TOTALS: lambda: windows.sliding_totals(month),
-        tables.CUMULATIVE_TOTALS: lambda: windows.cumulative_totals(month),
-        tables.CUSTOMER_SESSIONS: lambda: sessions.customer_sessions(rows),
-        tables.WEEKLY_TOP_CUSTOMERS: lambda: windows.weekly_top_customers(rows),
-        tables.CUSTOMER_ACTIVITY: lambda: totals.customer_activity(rows),
-        tables.LARGE_CREDITS: lambda: totals.large_credits(rows, settings.large_credit),
-        tables.ENRICHED_TRANSACTIONS: lambda: enrichment.enrich(rows, customers),
-        tables.DEBIT_CREDIT_PAIRS: lambda: pairs.pair(month, month),
-        tables.ACCOUNT_BALANCES: lambda: totals.account_balances(rows),
-        tables.DISTRICT_MINUTES: lambda: districts.district_minutes(rows, accounts),
-        tables.DEBIT_SHARE: lambda: windows.debit_share(sources.read_table(spark, settings, tables.DAILY_TOTALS)),
-        tables.ACCOUNT_DAYS: lambda: account_days.with_openings(account_days.account_days(rows)),
+        tables.DAILY_TOTALS: lambda: daily_totals(rows),
+        tables.SLIDING_TOTALS: lambda: sliding_totals(month),
+        tables.CUMULATIVE_TOTALS: lambda: cumulative_totals(month),
+        tables.CUSTOMER_SESSIONS: lambda: customer_sessions(rows),
+        tables.WEEKLY_TOP_CUSTOMERS: lambda: weekly_top_customers(rows),
+        tables.CUSTOMER_ACTIVITY: lambda: customer_activity(rows),
+        tables.LARGE_CREDITS: lambda: large_credits(rows, settings.large_credit),
+        tables.ENRICHED_TRANSACTIONS: lambda: enrich(rows, customers),
+        tables.DEBIT_CREDIT_PAIRS: lambda: pair(month, month),
+        tables.ACCOUNT_BALANCES: lambda: account_balances(rows),
+        tables.DISTRICT_MINUTES: lambda: district_minutes(rows, accounts),
+        tables.DEBIT_SHARE: lambda: debit_share(sources.read_table(spark, settings, tables.DAILY_TOTALS)),
+        tables.ACCOUNT_DAYS: lambda: with_openings(account_days(rows)),
     }
     for table, made in make.items():
         begun = time.monotonic()

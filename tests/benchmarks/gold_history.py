@@ -23,7 +23,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import control
-from spark_jobs.gold import account_days, districts, enrichment, job, sessions, totals, windows
+from spark_jobs.gold import job
+from spark_jobs.gold.tables.account_balances import account_balances
+from spark_jobs.gold.tables.account_days import account_days, with_openings
+from spark_jobs.gold.tables.cumulative_totals import cumulative_totals
+from spark_jobs.gold.tables.customer_activity import customer_activity
+from spark_jobs.gold.tables.customer_sessions import customer_sessions
+from spark_jobs.gold.tables.daily_totals import daily_totals
+from spark_jobs.gold.tables.debit_share import debit_share
+from spark_jobs.gold.tables.district_minutes import district_minutes
+from spark_jobs.gold.tables.enriched_transactions import enrich
+from spark_jobs.gold.tables.large_credits import large_credits
+from spark_jobs.gold.tables.sliding_totals import sliding_totals
+from spark_jobs.gold.tables.weekly_top_customers import weekly_top_customers
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES, order_of
 from spark_jobs.lake.tables import Table
@@ -207,19 +219,19 @@ def make_gold(spark: SparkSession, settings: Settings, count: int) -> None:
     """Every gold table of silver as it is, in files of neighbours in time."""
     rows, customers, accounts = (sources.read_table(spark, settings, table) for table in tables.FOLLOWERS)
     make: dict[Table, Callable[[], DataFrame]] = {
-        tables.DAILY_TOTALS: lambda: windows.daily_totals(rows),
-        tables.SLIDING_TOTALS: lambda: windows.sliding_totals(rows),
-        tables.CUMULATIVE_TOTALS: lambda: windows.cumulative_totals(rows),
-        tables.CUSTOMER_SESSIONS: lambda: sessions.customer_sessions(rows),
-        tables.WEEKLY_TOP_CUSTOMERS: lambda: windows.weekly_top_customers(rows),
-        tables.CUSTOMER_ACTIVITY: lambda: totals.customer_activity(rows),
-        tables.LARGE_CREDITS: lambda: totals.large_credits(rows, settings.large_credit),
-        tables.ENRICHED_TRANSACTIONS: lambda: enrichment.enrich(rows, customers),
+        tables.DAILY_TOTALS: lambda: daily_totals(rows),
+        tables.SLIDING_TOTALS: lambda: sliding_totals(rows),
+        tables.CUMULATIVE_TOTALS: lambda: cumulative_totals(rows),
+        tables.CUSTOMER_SESSIONS: lambda: customer_sessions(rows),
+        tables.WEEKLY_TOP_CUSTOMERS: lambda: weekly_top_customers(rows),
+        tables.CUSTOMER_ACTIVITY: lambda: customer_activity(rows),
+        tables.LARGE_CREDITS: lambda: large_credits(rows, settings.large_credit),
+        tables.ENRICHED_TRANSACTIONS: lambda: enrich(rows, customers),
         tables.DEBIT_CREDIT_PAIRS: lambda: all_pairs(rows),
-        tables.ACCOUNT_BALANCES: lambda: totals.account_balances(rows),
-        tables.DISTRICT_MINUTES: lambda: districts.district_minutes(rows, accounts),
-        tables.DEBIT_SHARE: lambda: windows.debit_share(sources.read_table(spark, settings, tables.DAILY_TOTALS)),
-        tables.ACCOUNT_DAYS: lambda: account_days.with_openings(account_days.account_days(rows)),
+        tables.ACCOUNT_BALANCES: lambda: account_balances(rows),
+        tables.DISTRICT_MINUTES: lambda: district_minutes(rows, accounts),
+        tables.DEBIT_SHARE: lambda: debit_share(sources.read_table(spark, settings, tables.DAILY_TOTALS)),
+        tables.ACCOUNT_DAYS: lambda: with_openings(account_days(rows)),
     }
     for table, made in make.items():
         if sinks.applied(settings, table, "gold"):

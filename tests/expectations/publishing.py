@@ -7,7 +7,6 @@ from typing import Any
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.control.scope import source_of
 from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS, RELEASES, SILVER_TRANSACTIONS
 from spark_jobs.releases import releases
 from spark_jobs.runtime.settings import Settings
@@ -28,7 +27,7 @@ def pass_gates(settings: Settings, last_batch: int = 2, closed: str | None = Non
             "suite": table.name,
             "success": table.layer != closed,
             "version": DeltaTable(str(table.path(settings))).version(),
-            "_last_batch": last_batch if source_of(table) == "transactions" else 1,
+            "_last_batch": last_batch if table.topic == "transactions" else 1,
         }
         for table in EVERY_TABLE
         if table.layer in layers

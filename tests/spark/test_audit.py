@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import control, run
 from spark_jobs.control import rule_sets
-from spark_jobs.control.scope import source_of
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import AUDITS, BY_NAME, Table
@@ -43,7 +42,7 @@ def follow(spark: SparkSession, settings: Settings, run_id: str) -> None:
     rows = [
         verdict | {"layer": table.layer, "table": name, "suite": name, "version": lake.version(settings, table), "_last_batch": last}
         for name, table in BY_NAME.items()
-        for last in [control.last_batch(settings, "silver", f"silver.{source_of(table)}")]
+        for last in [control.last_batch(settings, "silver", f"silver.{table.topic}")]
     ]
     control.append(settings, tables.QUALITY_RESULTS, rows)
     releases.publish(settings)

@@ -98,7 +98,7 @@ def judge(own: Judged) -> dict[str, int]:
     rows = [
         verdict | {"layer": table.layer, "table": name, "suite": name, "version": versions[name], "_last_batch": last}
         for name, table in tables.BY_NAME.items()
-        for last in [control.last_batch(own.settings, "silver", f"silver.{scope.source_of(table)}")]
+        for last in [control.last_batch(own.settings, "silver", f"silver.{table.topic}")]
     ]
     control.append(own.settings, tables.QUALITY_RESULTS, rows)
     return versions

@@ -1,16 +1,20 @@
 """Gold tables against hand-written rows, and sums that are folded step by step against those taken over everything."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.gold.enrichment import enrich, mask_name
-from spark_jobs.gold.job import SUMS
-from spark_jobs.gold.totals import account_balances, customer_activity
-from spark_jobs.gold.windows import daily_totals
+from spark_jobs.gold import job
+from spark_jobs.gold.declaration import GoldTable
+from spark_jobs.gold.strategies import Inputs, Keys, Windows
+from spark_jobs.gold.tables.account_balances import account_balances
+from spark_jobs.gold.tables.customer_activity import customer_activity
+from spark_jobs.gold.tables.daily_totals import daily_totals
+from spark_jobs.gold.tables.enriched_transactions import enrich, mask_name
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.runtime.settings import read_settings
 from tests.frames import assert_same, frame, values
@@ -79,15 +83,29 @@ def test_arrival_is_batch_then_topic_then_partition_then_offset(spark: SparkSess
     assert_same(found, frame(spark, "account_id string, balance decimal(18,2)", [(account, "2.00") for account in places]))
 
 
+def summed() -> list[tuple[GoldTable, dict[str, str]]]:
+    """The tables of which sums are added to, and how."""
+    strategies = [(table, table.strategy) for table in job.tables_in_order()]
+    return [(table, dict(each.adds)) for table, each in strategies if isinstance(each, Windows | Keys) and each.adds]
+
+
+def sums_of(table: GoldTable, rows: DataFrame) -> DataFrame:
+    """What some rows contribute."""
+    if isinstance(table.strategy, Windows):
+        return table.strategy.make(rows, Inputs(lambda _: rows, Decimal(0)))
+    assert isinstance(table.strategy, Keys)
+    return table.strategy.make(rows)
+
+
 def test_sums_go_beyond_28_digits(spark: SparkSession) -> None:
     """Merging adds them in the table's own type: decimal(38,2)."""
     nearly = "9" * 35 + ".99"
     total = "1" + "0" * 35 + ".98"
     rows = frame(spark, "t_ decimal(38,2), s_ decimal(38,2)", [(nearly, "0.99")])
-    for each in SUMS:
-        for column in {"amount", "credits", "debits"} & set(each.addition):
+    for _, adds in summed():
+        for column in {"amount", "credits", "debits"} & set(adds):
             t, s = F.struct(F.col("t_").alias(column)).alias("t"), F.struct(F.col("s_").alias(column)).alias("s")
-            added = rows.select(t, s).select(F.expr(each.addition[column]).alias("sum"))
+            added = rows.select(t, s).select(F.expr(adds[column]).alias("sum"))
             assert_same(added, frame(spark, "sum decimal(38,2)", [(total,)]))
     many = silver(spark, [ROWS[3]]).crossJoin(spark.range(2_000))
     expected = {"amount": "19999999999999999980.00", "transactions": 2_000}
@@ -154,12 +172,10 @@ def test_of_a_name_only_first_letters_stay(spark: SparkSession) -> None:
 def test_sums_folded_step_by_step_are_those_of_all_rows_and_no_step_counts_twice(spark: SparkSession, tmp_path: Path) -> None:
     """Through the real merge: T2 (later) and T4 (same time, later arrival) come before T5 and T6 (earlier), and a new key."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
-    tables.ensure_tables(settings, [each.table for each in SUMS])
+    tables.ensure_tables(settings, [table for table, _ in summed()])
     rows = silver(spark, [*ROWS, ("T7", "A00000003", "C00000003", "2013-01-05", "Credit", "1.00", "1.00")]).localCheckpoint()
-    for each in SUMS:
+    for table, adds in summed():
         for first, upto in ((0, 4), (4, 8), (4, 8)):  # the second step twice
             part = rows.where(F.col("_offset").between(first, upto - 1))
-            sinks.merge_rows(
-                each.contribution(part), settings, each.table, application="test", upto=upto, on=each.table.keys, matched=each.addition
-            )
-        assert_same(sources.read_table(spark, settings, each.table), each.contribution(rows))
+            sinks.merge_rows(sums_of(table, part), settings, table, application="test", upto=upto, on=table.keys, matched=adds)
+        assert_same(sources.read_table(spark, settings, table), sums_of(table, rows))

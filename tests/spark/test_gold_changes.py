@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.gold import amend
-from spark_jobs.gold.account_days import account_days, with_openings
+from spark_jobs.gold import job
 from spark_jobs.gold.changes import Change, hold_changes, present_rows
+from spark_jobs.gold.strategies import Inputs
+from spark_jobs.gold.tables.account_days import account_days, with_added, with_openings
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.tables import Table
 from tests.frames import assert_same, frame
@@ -42,7 +43,8 @@ def assert_amended(
         return at(after) if other == tables.SILVER_TRANSACTIONS else frame(spark, other.ddl, present if other == table else [])
 
     change = Change(at(before ^ after), at(after - before), is_in_place=True)
-    is_, should_be = amend.amendments(Decimal(50000))[table](change, read)
+    declared = next(each for each in job.tables_in_order() if each == table)
+    is_, should_be = declared.strategy.parts(declared, change, Inputs(read, Decimal(50000)))
     found = sinks.difference(is_.select(*table.columns), should_be.select(*table.columns), on=table.keys)
     assert_same(found, frame(spark, f"{table.ddl}, _is_gone boolean", expected))
 
@@ -216,7 +218,7 @@ def test_near_a_change_are_whole_days_and_hours_around_its_rows(spark: SparkSess
 
 def test_of_an_account_only_days_beside_the_changed_ones_are_written(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as if all were made anew; also where the next day of an account is farther away than days are looked for."""
-    monkeypatch.setattr("spark_jobs.gold.account_days.NEAR", 2)
+    monkeypatch.setattr("spark_jobs.gold.tables.account_days.NEAR", 2)
     chance = random.Random(5)
     days = [date(2013, 1, 1) + timedelta(days=number) for number in range(40)]
     every = [
@@ -227,7 +229,7 @@ def test_of_an_account_only_days_beside_the_changed_ones_are_written(spark: Spar
     old, new = rows.where("_offset < 90"), rows.where("_offset >= 90")
     hours = tuple(24 * (date.fromisoformat(row[3][:10]) - date(1970, 1, 1)).days + 10 for row in every[90:])
     tables_of = {tables.SILVER_TRANSACTIONS: rows, tables.ACCOUNT_DAYS: with_openings(account_days(old)).localCheckpoint()}
-    present, wanted = amend.account_days_of(Change(new, new, is_in_place=False, hours=hours), tables_of.__getitem__)
+    present, wanted = with_added(Change(new, new, is_in_place=False, hours=hours), Inputs(tables_of.__getitem__, Decimal(0)))
 
     found = sinks.difference(present, wanted, on=tables.ACCOUNT_DAYS.keys)
     expected = sinks.difference(tables_of[tables.ACCOUNT_DAYS], with_openings(account_days(rows)), on=tables.ACCOUNT_DAYS.keys)

@@ -8,8 +8,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.gold import amend
+from spark_jobs.gold import job
 from spark_jobs.gold.changes import Change
+from spark_jobs.gold.tables import district_minutes
 from spark_jobs.lake import ranges, sinks, sources, tables
 from spark_jobs.lake.tables import SILVER_TRANSACTIONS
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -40,11 +41,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 def test_what_amends_district_minutes_compiles(spark: SparkSession, lake: Settings) -> None:
     """Its condition names 64 ranges of times, as often as any table's does, and Delta generates code for it to skip files."""
-    table = tables.DISTRICT_MINUTES
+    table = district_minutes.TABLE
     silver = sources.read_table(spark, lake, SILVER_TRANSACTIONS).localCheckpoint()
     hours = silver.agg(F.collect_set(ranges.number("event_at", ranges.HOUR)).alias("hours")).collect()[0]["hours"]
     assert len(hours) == ROWS
     change = Change(silver, silver, is_in_place=False, hours=tuple(hours), is_small=True)
     with sinks.configured(spark, STRICT):
-        present, wanted = amend.amendments(lake.large_credit)[table](change, lambda name: sources.read_table(spark, lake, name))
+        present, wanted = table.strategy.parts(table, change, job.inputs(silver, lake))
         assert sinks.changes_of(table, present, wanted).count() > 0

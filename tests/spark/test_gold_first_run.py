@@ -3,13 +3,12 @@
 import random
 import shutil
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.gold import amend, job
+from spark_jobs.gold import job
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -19,7 +18,7 @@ from tests.spark.test_gold_job import Silver, histories, killed_at, of_customers
 
 pytestmark = pytest.mark.spark
 
-ORDER = list(amend.amendments(Decimal(0)))
+ORDER = list[Table](job.tables_in_order())
 Histories = tuple[list[Row], list[Row]]
 
 
@@ -46,14 +45,15 @@ def die_in_first_run(
     silver.append(100)
     silver.put(tables.SILVER_ACCOUNTS, accounts)
     silver.put(tables.SILVER_CUSTOMERS, customers)
-    job.follow_dimension(spark, settings, tables.SILVER_CUSTOMERS, tables.ENRICHED_TRANSACTIONS, amend.enriched)
-    job.follow_dimension(spark, settings, tables.SILVER_ACCOUNTS, tables.DISTRICT_MINUTES, amend.minutes_of)
-    for table in deaths:
+    for table in job.tables_in_order():
+        for dimension in table.follows[1:]:
+            job.follow_dimension(spark, settings, dimension, table)
+    for dies_after in deaths:
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", killed_at(f"after {table.name}"))
+            patch.setattr(sinks, "kill_point", killed_at(f"after {dies_after.name}"))
             with pytest.raises(RuntimeError, match="killed"):
                 job.follow_transactions(spark, settings)
-        assert_right(settings, silver, (accounts, customers), ORDER[: ORDER.index(table) + 1])
+        assert_right(settings, silver, (accounts, customers), ORDER[: ORDER.index(dies_after) + 1])
         silver.append(10)
         silver.change(2, on=tables.SILVER_TRANSACTIONS.keys)
     job.run(spark, settings, "ends")

@@ -13,7 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
-from spark_jobs.gold import amend, job
+from spark_jobs.gold import job
+from spark_jobs.gold.tables import district_minutes
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
@@ -202,7 +203,7 @@ def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(spark: Spar
     """By other transaction identifiers and checkpoints. What happened to accounts before it is not taken again."""
     chance = random.Random(1)
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
-    table, dimension = tables.DISTRICT_MINUTES, tables.SILVER_ACCOUNTS
+    table, dimension = district_minutes.TABLE, tables.SILVER_ACCOUNTS
     tables.ensure_tables(settings, (tables.SILVER_TRANSACTIONS, dimension, table))
     rows = silver_rows(chance)
     before, after = histories(chance, rows)
@@ -213,10 +214,10 @@ def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(spark: Spar
     for application in ("gold/2", f"gold/2 {dimension.name}"):
         sinks.merge_rows(frame(spark, table.ddl, []), settings, table, application=application, upto=1, on=table.keys)
 
-    job.follow_dimension(spark, settings, dimension, table, amend.minutes_of)
+    job.follow_dimension(spark, settings, dimension, table)
     assert not settings.checkpoints.exists()
     silver.put(dimension, [version for version in after if version["account_id"] in ACCOUNTS[:2]])
-    job.follow_dimension(spark, settings, dimension, table, amend.minutes_of)
+    job.follow_dimension(spark, settings, dimension, table)
     assert sinks.applied(settings, table, f"gold/2 {dimension.name}") == 2
     present = control.query(DeltaTable(str(table.path(settings))), "select sum(transactions) as n from t")["n"][0].as_py()
     assert 0 < present < 100  # minutes of two accounts only

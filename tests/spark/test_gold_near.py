@@ -24,7 +24,7 @@ from tests.spark.test_gold_job import silver_rows
 pytestmark = pytest.mark.spark
 
 FAR = timedelta(days=150)
-WITH_TIMES = [tables.SILVER_TRANSACTIONS, *(table for table in tables.MARKED if table != tables.ACCOUNT_DAYS)]
+WITH_TIMES = [tables.SILVER_TRANSACTIONS, *(table for table in tables.GOLD if table.deletion_vectors and table != tables.ACCOUNT_DAYS)]
 
 
 def test_files_far_from_new_rows_are_not_even_opened(spark: SparkSession, tmp_path: Path) -> None:

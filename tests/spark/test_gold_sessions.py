@@ -5,11 +5,12 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.gold import amend
 from spark_jobs.gold.changes import Change
-from spark_jobs.gold.districts import district_minutes
-from spark_jobs.gold.pairs import pair, pairs_with
-from spark_jobs.gold.sessions import add_to_sessions
+from spark_jobs.gold.strategies import Inputs
+from spark_jobs.gold.tables import large_credits
+from spark_jobs.gold.tables.customer_sessions import add_to_sessions
+from spark_jobs.gold.tables.debit_credit_pairs import pair, pairs_with
+from spark_jobs.gold.tables.district_minutes import district_minutes
 from spark_jobs.lake import tables
 from tests.frames import assert_same, frame
 from tests.spark.rows import silver
@@ -102,7 +103,8 @@ def test_a_large_credit_is_more_than_the_amount(spark: SparkSession) -> None:
     ]
     expected = [("more", f"{DAY} 11:00", A, C1, "50000.01", "-1.00", "transactions", 0, 1, 1)]
     change = Change(silver(spark, rows), silver(spark, rows), is_in_place=False)
-    _, wanted = amend.large_credits(Decimal(50000))(change, lambda table: frame(spark, table.ddl, []))
+    given = Inputs(lambda table: frame(spark, table.ddl, []), Decimal(50000))
+    _, wanted = large_credits.TABLE.strategy.parts(large_credits.TABLE, change, given)
     assert_same(wanted, frame(spark, tables.LARGE_CREDITS.ddl, expected))
 
 

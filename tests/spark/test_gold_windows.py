@@ -3,7 +3,10 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.gold.windows import cumulative_totals, debit_share, sliding_totals, weekly_top_customers
+from spark_jobs.gold.tables.cumulative_totals import cumulative_totals
+from spark_jobs.gold.tables.debit_share import debit_share
+from spark_jobs.gold.tables.sliding_totals import sliding_totals
+from spark_jobs.gold.tables.weekly_top_customers import weekly_top_customers
 from spark_jobs.lake import tables
 from tests.frames import assert_same, frame
 from tests.spark.rows import silver

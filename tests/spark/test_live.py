@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.gold import pairs, sessions, windows
+from spark_jobs.gold.tables import cumulative_totals, customer_sessions, daily_totals, debit_credit_pairs, sliding_totals
 from spark_jobs.lake import sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.live import intake
@@ -24,11 +24,11 @@ from tests.spark.live import arrive, live_session, run_live
 
 Rows = list[tuple[Any, ...]]
 BATCH_FORM: dict[Table, Callable[[DataFrame], DataFrame]] = {
-    tables.LIVE_DAILY_TOTALS: windows.daily_totals,
-    tables.LIVE_SLIDING_TOTALS: windows.sliding_totals,
-    tables.LIVE_CUMULATIVE_TOTALS: windows.cumulative_totals,
-    tables.LIVE_CUSTOMER_SESSIONS: sessions.customer_sessions,
-    tables.LIVE_DEBIT_CREDIT_PAIRS: lambda rows: pairs.pair(rows, rows),
+    tables.LIVE_DAILY_TOTALS: daily_totals.daily_totals,
+    tables.LIVE_SLIDING_TOTALS: sliding_totals.sliding_totals,
+    tables.LIVE_CUMULATIVE_TOTALS: cumulative_totals.cumulative_totals,
+    tables.LIVE_CUSTOMER_SESSIONS: customer_sessions.customer_sessions,
+    tables.LIVE_DEBIT_CREDIT_PAIRS: lambda rows: debit_credit_pairs.pair(rows, rows),
 }
 AFTER_ALL = 2**62
 END = {"window_end", "session_end"}

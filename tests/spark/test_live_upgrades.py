@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.gold import pairs, windows
+from spark_jobs.gold.tables import debit_credit_pairs, sliding_totals
 from spark_jobs.lake import tables
 from spark_jobs.live import fingerprint, places, queries, upgrade
 from spark_jobs.live.queries import LiveQuery, Reader
@@ -50,7 +50,9 @@ def daily(make: Callable[[DataFrame], DataFrame], **meaning: str) -> LiveQuery:
 
 def joined(read: Reader, **extra: str) -> DataFrame:
     debits, credits_ = (queries._hide_type(read(name)) for name in PAIRS.sources)
-    return pairs.pair(debits, credits_.withColumns({name: F.lit(value) for name, value in extra.items()})).where("customer_id <> 'C1'")
+    return debit_credit_pairs.pair(debits, credits_.withColumns({name: F.lit(value) for name, value in extra.items()})).where(
+        "customer_id <> 'C1'"
+    )
 
 
 KEEPS = {
@@ -98,9 +100,10 @@ def test_which_changes_keep_the_state(live: SparkSession, settings: Settings) ->
 @pytest.mark.parametrize(
     ("module", "name", "value", "changed"),
     [
-        (windows, "STEP_HOURS", 3, {"sliding_totals", "cumulative_totals"}),
+        (sliding_totals, "STEP_HOURS", 3, {"sliding_totals"}),
+        (queries, "STEP_HOURS", 3, {"cumulative_totals"}),
         (queries, "_SHORTER_GAP", "11 hours", {"customer_sessions"}),
-        (pairs, "BEFORE_HOURS", 2, {"debit_credit_pairs"}),
+        (debit_credit_pairs, "BEFORE_HOURS", 2, {"debit_credit_pairs"}),
     ],
 )
 def test_sizes_are_in_the_fingerprint(

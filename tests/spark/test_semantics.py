@@ -7,10 +7,13 @@ tests hold it to that.
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.gold.enrichment import enrich
-from spark_jobs.gold.pairs import pair
-from spark_jobs.gold.sessions import add_to_sessions, customer_sessions
-from spark_jobs.gold.windows import cumulative_totals, daily_totals, sliding_totals, weekly_top_customers
+from spark_jobs.gold.tables.cumulative_totals import cumulative_totals
+from spark_jobs.gold.tables.customer_sessions import add_to_sessions, customer_sessions
+from spark_jobs.gold.tables.daily_totals import daily_totals
+from spark_jobs.gold.tables.debit_credit_pairs import pair
+from spark_jobs.gold.tables.enriched_transactions import enrich
+from spark_jobs.gold.tables.sliding_totals import sliding_totals
+from spark_jobs.gold.tables.weekly_top_customers import weekly_top_customers
 from spark_jobs.lake import tables
 from tests.frames import assert_same, frame, values
 from tests.spark.rows import silver

@@ -53,7 +53,7 @@ FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
         "reprocessing": ("releases", "silver", "gold", "control", "lake", "runtime"),
         "upkeep": ("releases", "live", "silver", "bronze", "control", "lake", "runtime"),
         "audit": ("releases", "silver", "control", "lake", "runtime"),
-        "explain": ("releases", "control", "lake", "runtime"),
+        "explain": ("releases", "gold", "control", "lake", "runtime"),
         "export": ("releases", "control", "lake", "runtime"),
     },
     {

@@ -1,12 +1,22 @@
-"""gold.account_days: per account and day, whether the balance moved by what was booked. Pure."""
+"""gold.account_days: per account and day, whether the balance moved by what was booked. Not in the contract.
 
-from datetime import date
+closing = opening + credits - debits. opening = closing of the account's day before that has transactions, null on its first;
+difference = closing - (opening + credits - debits).
+"""
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from __future__ import annotations
 
-from spark_jobs.gold.totals import account_balances
-from spark_jobs.lake.tables import ACCOUNT_DAYS
+from typing import TYPE_CHECKING
+
+from spark_jobs.gold.declaration import Cell, GoldTable
+from spark_jobs.gold.strategies import Inputs, Keys, Parts, Region
+from spark_jobs.gold.tables.account_balances import account_balances
+from spark_jobs.runtime.late_spark import F, Window
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import Column, DataFrame
 
 NEAR = 31  # days; where an account has a day in most months, those next to a day are found among so many
 _MOST_BROADCAST = 500_000
@@ -28,7 +38,7 @@ def with_openings(days: DataFrame) -> DataFrame:
     closing - (opening + credits - debits): 0 where the day balances, null where there is no opening.
     """
     opening = F.lag("closing").over(Window.partitionBy("account_id").orderBy("day"))
-    return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*ACCOUNT_DAYS.columns)
+    return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*TABLE.columns)
 
 
 def beside(days: DataFrame, anew: DataFrame) -> DataFrame:
@@ -45,7 +55,7 @@ def amended(present: DataFrame, anew: DataFrame) -> DataFrame:
     none), `_is_anew`, and `_before` and `_after`, the account's days next to it among all these rows. Only where no day of the account is
     missing between them are the rows right.
     """
-    was = F.struct(*ACCOUNT_DAYS.columns)
+    was = F.struct(*TABLE.columns)
     rows = present.withColumns({"_was": was, "_is_anew": F.lit(False)}).unionByName(
         anew.withColumn("_is_anew", F.lit(True)), allowMissingColumns=True
     )
@@ -60,7 +70,7 @@ def amended(present: DataFrame, anew: DataFrame) -> DataFrame:
         .where(F.col("_is_anew") | (F.coalesce(F.col("_after") > F.col("day"), F.lit(True))))
         .withColumns({"opening": F.col("_before.closing"), "_before": F.col("_before.day")})
         .withColumn("difference", _difference())
-        .select(*ACCOUNT_DAYS.columns, "_was", "_is_anew", "_before", "_after")
+        .select(*TABLE.columns, "_was", "_is_anew", "_before", "_after")
     )
 
 
@@ -77,3 +87,45 @@ def is_lonely(first: date | None, last: date | None) -> Column:
 
 def _difference() -> Column:
     return (F.col("closing") - (F.col("opening") + F.col("credits") - F.col("debits"))).cast("decimal(38,2)")
+
+
+def with_added(region: Region, inputs: Inputs) -> Parts:
+    """The days of new rows, made again, and of each account the day after each of them, which gets a new opening.
+
+    Neighbours are looked for among the days of the next weeks; of accounts that have none there all days are read.
+    """
+    touched = region.rows.select("account_id", F.col("event_on").alias("day")).distinct()
+    silver = inputs.silver().where(region.on_days("event_on", 0)).withColumn("day", F.col("event_on"))
+    anew = account_days(region.among(silver, touched)).localCheckpoint()
+    days = inputs.read(TABLE)
+    near = beside(days.where(region.on_days("day", NEAR)), anew)
+    found = amended(near, anew).localCheckpoint()
+    ends = days.agg(F.min("day").alias("first"), F.max("day").alias("last")).collect()[0]
+    lonely = found.where(is_lonely(ends["first"], ends["last"])).select("account_id").distinct().localCheckpoint()
+    if not lonely.isEmpty():
+        of_lonely = amended(*(rows.join(lonely, on="account_id", how="left_semi") for rows in (days, anew)))
+        found = found.join(lonely, on="account_id", how="left_anti").unionByName(of_lonely.localCheckpoint())
+    return found.where("_was is not null").select("_was.*"), found.select(*days.columns)
+
+
+TABLE = GoldTable(
+    "gold.account_days",
+    """account_id string, day date, opening decimal(18,2), closing decimal(18,2), credits decimal(38,2), debits decimal(38,2),
+    transactions bigint, difference decimal(38,2)""",
+    keys=("account_id", "day"),
+    time_column="day",
+    deletion_vectors=True,
+    strategy=Keys(lambda rows: with_openings(account_days(rows)), "account_id", added=with_added),
+    cell=Cell(
+        rows="event_on = $day and account_id = $account_id",
+        made="select o.opening, l.closing, s.credits, s.debits, s.transactions, "
+        "l.closing - (o.opening + s.credits - s.debits) as difference from newest l cross join sums s cross join opened o",
+        steps={
+            "newest": "select balance as closing from rows order by $newest_first limit 1",
+            "sums": "select count(*) as transactions, $booked from rows",
+            "before": "select balance from silver where event_on < $day and account_id = $account_id order by $newest_first limit 1",
+            "opened": "select max(balance) as opening from before",
+        },
+        note="its opening is the closing of the account's day before",
+    ),
+)

@@ -1,0 +1,1 @@
+select $day as window_start, $day + interval 24 hours as window_end, type, $sums from {transactions} group by 1, 2, type

@@ -1,0 +1,66 @@
+"""A range of times for which gold is made again: the other kind of region (strategies.py) beside rows that came or went (changes.py)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.gold.strategies import Windows
+from spark_jobs.lake import sources
+
+
+@dataclass(frozen=True)
+class Range:
+    """The times [start, end), of these rows of silver.transactions. So rows of gold that stand for no row of silver are found, too."""
+
+    start: datetime
+    end: datetime
+    silver: DataFrame
+    only_added: bool = False
+
+    @property
+    def rows(self) -> DataFrame:
+        """The silver rows of the range."""
+        return self._within(self.silver.where(self.on_days("event_on", 0)), ["event_at"])
+
+    def near(self, start: str, hours: int, end: str | None = None) -> Column:
+        """Whether a time is at most so many hours from the range."""
+        first, last = _shifted(self.start, -timedelta(hours=hours)), _shifted(self.end, timedelta(hours=hours))
+        return (F.col(start) <= sources.moment(last)) & (F.col(end or start) >= sources.moment(first))
+
+    def on_days(self, day: str, around: int) -> Column:
+        """Whether a day is one of the range, or at most so many days beside it. In literals, so that Delta skips files."""
+        first, last, more = self.start.date(), (self.end - timedelta(microseconds=1)).date(), timedelta(days=around)
+        return F.col(day).between(F.lit(max(first, date.min + more) - more), F.lit(min(last, date.max - more) + more))
+
+    def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
+        """The rows that agree with one of the other frame in its columns."""
+        return rows.join(few, on=few.columns, how="left_semi")
+
+    def of_windows(self, rows: DataFrame, windows: Windows) -> DataFrame:
+        """Of rows of windows those whose window has a part of the range."""
+        first, end = (F.col(windows.column) + F.expr(f"interval {span}") for span in windows.span)
+        return rows.where((end > sources.moment(self.start)) & (first < sources.moment(self.end)))
+
+    def keys(self, key: str, present: DataFrame, time: str) -> DataFrame:
+        """The customers or accounts that have a row of silver, or of the table, in the range."""
+        here = present.where(self.on_days(time, 0)) if time == "day" else self._within(present, [time])
+        return self.rows.select(key).union(here.select(key)).distinct().localCheckpoint()
+
+    def of_ids(self, rows: DataFrame, _ids: Sequence[str], times: Sequence[str]) -> DataFrame:
+        """Of rows of a table those of which one time lies in the range."""
+        return self._within(rows, times)
+
+    def _within(self, rows: DataFrame, times: Sequence[str]) -> DataFrame:
+        return rows.where(reduce(Column.__or__, (sources.between(time, self.start, self.end) for time in times)))
+
+
+def _shifted(moment: datetime, by: timedelta) -> datetime:
+    """A moment so much later, or the first or last that there is."""
+    try:
+        return moment + by
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if by > timedelta(0) else datetime.min.replace(tzinfo=UTC)

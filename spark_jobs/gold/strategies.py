@@ -1,0 +1,157 @@
+"""How a change of silver is applied to a gold table: a table names one of these, with the pure function that makes its rows.
+
+Each tells, for a region of silver (rows that came or went, or a range of times), the part of the table that the region has
+a share in: as it is, and as it should be. So a change and a backfill go by the same geometry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Protocol
+
+from spark_jobs.lake.silver_tables import SILVER_TRANSACTIONS
+from spark_jobs.lake.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+HOURS_A_DAY = 24
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What tables are made of: `read` gives a table (silver.transactions as the change left it, others as they are now)."""
+
+    read: Callable[[Table], DataFrame]
+    large_credit: Decimal
+
+    def silver(self) -> DataFrame:
+        """All rows of silver.transactions."""
+        return self.read(SILVER_TRANSACTIONS)
+
+
+class Region(Protocol):
+    """A part of silver.transactions: rows that came or went (changes.Change), or a range of times (ranges.Range).
+
+    Conditions `near` and `on_days` may be true of other rows, too: by them files are skipped.
+    """
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows of silver.transactions of the region, as they are now."""
+
+    @property
+    def only_added(self) -> bool:
+        """Whether nothing else happened than that these rows came."""
+
+    def near(self, start: str, hours: int, end: str | None = None) -> Column:
+        """Whether a time, or the span from it to `end`, is at most so many hours from the region."""
+
+    def on_days(self, day: str, around: int) -> Column:
+        """Whether a date is one of the region, or at most so many days beside it."""
+
+    def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
+        """The rows that agree with one of the other frame in its columns; that one is made of this region, and not much larger."""
+
+    def of_windows(self, rows: DataFrame, windows: Windows) -> DataFrame:
+        """Of rows of windows those whose window has a part of the region."""
+
+    def keys(self, key: str, present: DataFrame, time: str) -> DataFrame:
+        """The customers or accounts that have a row in the region: of silver or, by this column, of the table."""
+
+    def of_ids(self, rows: DataFrame, ids: Sequence[str], times: Sequence[str]) -> DataFrame:
+        """Of rows of a table those that name a silver row of the region in one of `ids`, at one of `times`."""
+
+
+Pure = Callable[["DataFrame"], "DataFrame"]
+Parts = tuple["DataFrame", "DataFrame"]  # of a table: as they are, and as they should be
+Added = Callable[["Region", Inputs], Parts]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The base of them all. `added` is a cheaper way to the parts where rows of silver only came, and may not be repeatable."""
+
+    added: Added | None = field(default=None, kw_only=True)
+
+    def parts(self, table: Table, region: Region, inputs: Inputs) -> Parts:
+        """The part of the table that the region has a share in: as it is, and as it should be."""
+        return self.added(region, inputs) if self.added and region.only_added else self.rebuilt(table, region, inputs)
+
+    def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
+        """The parts, made from silver again; may be repeated."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Windows(Strategy):
+    """Windows of time, each made of the rows within it, by `make` of silver rows and the inputs.
+
+    `starts` gives the windows that hold a time, as values of the `column` that names them: one, or several in rows of their own. A window
+    lies between `span`, intervals after the column's value. Its rows are at most `days` calendar days apart, or so many `hours`, where
+    given, from whatever it is made again for. `adds`: how a contribution of new rows changes a row that is there (`t` the table, `s` the
+    contribution), where sums can be added.
+    """
+
+    make: Callable[[DataFrame, Inputs], DataFrame]
+    starts: Callable[[str], Column]
+    days: int = 0
+    hours: int | None = None
+    column: str = "window_start"
+    span: tuple[str, str] = ("0 hours", "24 hours")
+    adds: Mapping[str, str] | None = field(default=None, kw_only=True)
+
+    def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
+        """All windows that hold a time of the region."""
+        is_near = region.on_days("event_on", self.days) if self.hours is None else region.near("event_at", self.hours)
+        present = inputs.read(table).where(region.near(self.column, self.hours or (self.days + 1) * HOURS_A_DAY))
+        return region.of_windows(present, self), region.of_windows(self.make(inputs.silver().where(is_near), inputs), self)
+
+
+@dataclass(frozen=True)
+class Keys(Strategy):
+    """All rows of a customer or an account, by `make` of all their silver rows. `adds` as of `Windows`."""
+
+    make: Pure
+    key: str
+    adds: Mapping[str, str] | None = field(default=None, kw_only=True)
+
+    def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
+        """All rows of those who have a row of silver, or of the table, in the region."""
+        present = inputs.read(table)
+        touched = region.keys(self.key, present, table.time_column or "")
+        wanted = self.make(inputs.silver().join(touched, on=self.key, how="left_semi"))
+        return present.join(touched, on=self.key, how="left_semi"), wanted
+
+
+@dataclass(frozen=True)
+class Rows(Strategy):
+    """Rows that single silver rows have a part in, by `make` of those and the inputs; where rows only came, they are appended.
+
+    `ids` are the columns that name silver's rows, and `times` those rows' times, which lie at most `hours` apart.
+    """
+
+    make: Callable[[DataFrame, Region, Inputs], DataFrame]
+    ids: tuple[str, ...] = ("transaction_id",)
+    times: tuple[str, ...] = ("event_at",)
+    hours: int = 0
+
+    def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
+        """The rows that name a silver row of the region."""
+        near = inputs.read(table).where(region.near(self.times[0], self.hours))
+        return region.of_ids(near, self.ids, self.times), self.make(region.rows, region, inputs)
+
+
+@dataclass(frozen=True)
+class Whole(Strategy):
+    """The whole table, by `make`, because one row changes many others."""
+
+    make: Callable[[Inputs], DataFrame]
+
+    def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
+        """All of it."""
+        return inputs.read(table), self.make(inputs)

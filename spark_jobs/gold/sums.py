@@ -1,0 +1,49 @@
+"""Sums that several gold tables have, and how those of new rows are added to those that are there. Pure.
+
+Windows are half open `[start, end)`, aligned to the epoch, in UTC. A window without rows has no row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.runtime.late_spark import F
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+STEP_HOURS = 2  # of sliding and cumulative windows
+TOTALS = "window_start timestamp, window_end timestamp, type string, transactions bigint, amount decimal(38,2)"
+ADD_TOTALS = {"transactions": "t.transactions + s.transactions", "amount": "t.amount + s.amount"}
+ADD_BOOKED = {
+    "transactions": "t.transactions + s.transactions",
+    "credits": "t.credits + s.credits",
+    "debits": "t.debits + s.debits",
+}
+
+
+def totals(transactions: DataFrame, window: Column, by: Sequence[str] = ("type",)) -> DataFrame:
+    """Count and amount of silver rows per window (a struct of start and end) and the columns `by`, with the columns of TOTALS."""
+    return (
+        transactions.groupBy(window.alias("window"), *by)
+        .agg(F.count("*").alias("transactions"), total("amount").alias("amount"))
+        .select(F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), *by, "transactions", "amount")
+    )
+
+
+def total(amount: str, kind: str | None = None) -> Column:
+    """The sum of an amount as decimal(38,2), of all rows or of those of one type."""
+    value = F.col(amount) if kind is None else F.when(F.col("type") == kind, F.col(amount)).otherwise(F.lit(0).cast("decimal(18,2)"))
+    return F.sum(value.cast("decimal(38,2)")).cast("decimal(38,2)")
+
+
+def day_of(event_at: str) -> Column:
+    """The start of the day that holds a time."""
+    return F.window(event_at, "1 day")["start"]
+
+
+def is_valid_then() -> Column:
+    """Whether a version holds at `event_at`: from valid_from, included, to valid_to, excluded, if it has one."""
+    return (F.col("event_at") >= F.col("valid_from")) & (F.col("valid_to").isNull() | (F.col("event_at") < F.col("valid_to")))

@@ -1,0 +1,29 @@
+"""gold.daily_totals: count and amount of each day (UTC) and type. Tumbling windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.gold.declaration import Cell, GoldTable
+from spark_jobs.gold.strategies import Windows
+from spark_jobs.gold.sums import ADD_TOTALS, TOTALS, day_of, totals
+from spark_jobs.runtime.late_spark import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def daily_totals(transactions: DataFrame) -> DataFrame:
+    """gold.daily_totals of some silver rows: tumbling windows of one day, per type."""
+    return totals(transactions, F.window("event_at", "1 day"))
+
+
+TABLE = GoldTable(
+    "gold.daily_totals",
+    TOTALS,
+    keys=("window_start", "type"),
+    time_column="window_start",
+    of_windows=True,
+    strategy=Windows(lambda rows, _: daily_totals(rows), day_of, days=0, adds=ADD_TOTALS),
+    cell=Cell(rows="event_at >= $window_start and event_at < $window_end and type = $type", made="select $count_and_sum from rows"),
+)
