@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from spark_jobs.gold.strategies import Strategy
@@ -43,3 +44,13 @@ class GoldTable(Table):
     follows: tuple[Table, ...] = (SILVER_TRANSACTIONS,)
     made_of: Table | None = None
     of_windows: bool = False
+
+    def __reduce__(self) -> tuple[Callable[[str], "GoldTable"], tuple[str]]:
+        """Another process, such as that of a gate, finds the table where it is declared."""
+        return find, (self.name,)
+
+
+def find(name: str) -> GoldTable:
+    """The gold table of a name, from its file."""
+    table: GoldTable = import_module(f"spark_jobs.gold.tables.{name.removeprefix('gold.')}").TABLE
+    return table

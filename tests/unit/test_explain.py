@@ -1,5 +1,6 @@
 """Which cells a condition of `run explain` picks, what it refuses, and what it names where there is none. Needs no Spark."""
 
+import pickle
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -178,8 +179,9 @@ def test_ids_of_any_characters_stay_in_their_line(tmp_path: Path, capsys: pytest
     assert "\x1b" not in text
 
 
-def test_every_gold_table_has_a_plan() -> None:
+def test_every_gold_table_says_how_its_cells_are_made_and_is_found_by_another_process() -> None:
     assert set(plans.explained()) == {table.name for table in tables.GOLD}
+    assert all(pickle.loads(pickle.dumps(table)) is table for table in tables.GOLD)  # noqa: S301
 
 
 def test_values_are_one_line_and_move_no_cursor() -> None:
