@@ -95,29 +95,38 @@ from spark_jobs.lake.silver_tables import (
 from spark_jobs.lake.table import Table as Table
 from spark_jobs.runtime.settings import ROOT
 
+# The order in which pages, reports and commands name them; tables that are not here come after these.
+_ORDER = (
+    *("daily_totals", "sliding_totals", "cumulative_totals", "customer_sessions", "weekly_top_customers", "customer_activity"),
+    *("large_credits", "enriched_transactions", "debit_credit_pairs", "account_balances", "district_minutes", "debit_share"),
+)
 
-def _find_gold() -> tuple[Table, ...]:
-    """The table that each module of spark_jobs/gold/tables declares as TABLE, by name."""
-    folder = ROOT / "spark_jobs" / "gold" / "tables"
-    return tuple(import_module(f"spark_jobs.gold.tables.{found.name}").TABLE for found in pkgutil.iter_modules([str(folder)]))
+
+def _find_gold() -> dict[str, Table]:
+    """The table that each module of spark_jobs/gold/tables declares as TABLE, by its name."""
+    names = [found.name for found in pkgutil.iter_modules([str(ROOT / "spark_jobs" / "gold" / "tables")])]
+    names.sort(key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    found = [import_module(f"spark_jobs.gold.tables.{name}").TABLE for name in names]
+    return {table.name: table for table in found}
 
 
-GOLD = _find_gold()
-# Those that code or tests name. What works for every table of gold goes by the list.
-_OF_GOLD = {table.name: table for table in GOLD}
-ACCOUNT_BALANCES = _OF_GOLD["gold.account_balances"]
-ACCOUNT_DAYS = _OF_GOLD["gold.account_days"]
-CUMULATIVE_TOTALS = _OF_GOLD["gold.cumulative_totals"]
-CUSTOMER_ACTIVITY = _OF_GOLD["gold.customer_activity"]
-CUSTOMER_SESSIONS = _OF_GOLD["gold.customer_sessions"]
+_OF_GOLD = _find_gold()
+# Those that code or tests name. What works for every table of gold goes by the list GOLD.
+
 DAILY_TOTALS = _OF_GOLD["gold.daily_totals"]
-DEBIT_CREDIT_PAIRS = _OF_GOLD["gold.debit_credit_pairs"]
-DEBIT_SHARE = _OF_GOLD["gold.debit_share"]
-DISTRICT_MINUTES = _OF_GOLD["gold.district_minutes"]
-ENRICHED_TRANSACTIONS = _OF_GOLD["gold.enriched_transactions"]
-LARGE_CREDITS = _OF_GOLD["gold.large_credits"]
 SLIDING_TOTALS = _OF_GOLD["gold.sliding_totals"]
+CUMULATIVE_TOTALS = _OF_GOLD["gold.cumulative_totals"]
+CUSTOMER_SESSIONS = _OF_GOLD["gold.customer_sessions"]
 WEEKLY_TOP_CUSTOMERS = _OF_GOLD["gold.weekly_top_customers"]
+CUSTOMER_ACTIVITY = _OF_GOLD["gold.customer_activity"]
+LARGE_CREDITS = _OF_GOLD["gold.large_credits"]
+ENRICHED_TRANSACTIONS = _OF_GOLD["gold.enriched_transactions"]
+DEBIT_CREDIT_PAIRS = _OF_GOLD["gold.debit_credit_pairs"]
+ACCOUNT_BALANCES = _OF_GOLD["gold.account_balances"]
+DISTRICT_MINUTES = _OF_GOLD["gold.district_minutes"]
+DEBIT_SHARE = _OF_GOLD["gold.debit_share"]
+ACCOUNT_DAYS = _OF_GOLD["gold.account_days"]
+GOLD = tuple(_OF_GOLD.values())
 
 # Tables of `run live`: ahead of the gates and in no release; each row is final when it comes. A row of bronze.transactions is in
 # one of the first two: `reason` is late, duplicate or invalid; watermark_at: of its batch, null before the first.

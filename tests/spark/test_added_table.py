@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.runtime.settings import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]  # two processes that run the whole pipeline
 
 NEW, FILES = "gold.operation_totals", Path(__file__).parent / "added"
 TWIN = f"{NEW}_twin"
