@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.runtime.session import java_options, s3_conf, start_session
 from spark_jobs.runtime.settings import read_settings
 
-# Tests of one group run one after the other in one process; those of Spark file by file, in whichever process is free.
+# Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
 GROUPS = {"spark": "spark", "integration": "stack", "faults": "faults", "expectations": "expectations"}  # folder -> group
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
@@ -35,15 +35,6 @@ def group_of(nodeid: str) -> str | None:
     return next((GROUPS[part] for part in nodeid.split("::")[0].split("/") if part in GROUPS), None)
 
 
-def together(nodeid: str) -> str:
-    """What names the tests that run in one process with this one: its group; of Spark's its file, since either process has a session."""
-    group = group_of(nodeid)
-    if group != "spark":
-        return group or nodeid
-    folder, *_ = nodeid.split("/orders/")
-    return folder if folder != nodeid else nodeid.split("::")[0]
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a test whose markers ask for another group than that of its folder."""
     for item in items:
@@ -54,14 +45,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
-    """Give a group to one process, a file of Spark's tests or any other test to whichever is free.
+    """Give a group to one process, and every other test to whichever is free.
 
     By folders: pytest 9.2 takes no notice of how xdist 3.8 passes on its own group marks (pytest-xdist#1386).
     """
     if config.getoption("dist") != "loadgroup":
         return None
     scheduler = import_module("xdist.scheduler").LoadScopeScheduling(config, log)  # a library without types
-    scheduler._split_scope = together
+    scheduler._split_scope = lambda nodeid: group_of(nodeid) or nodeid
     return scheduler
 
 
