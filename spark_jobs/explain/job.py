@@ -12,10 +12,10 @@ from spark_jobs.control import backfills
 from spark_jobs.explain.cells import find
 from spark_jobs.explain.evidence import Evidence, open_session
 from spark_jobs.explain.moment import Moment
-from spark_jobs.explain.plans import explained
 from spark_jobs.explain.runs import Runs
 from spark_jobs.explain.telling import Telling
-from spark_jobs.gold.declaration import GoldTable
+from spark_jobs.gold.declaration import GoldTable, find as find_table
+from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import AuditDifference, LedgerError, SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import tell, told
@@ -57,7 +57,7 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
 
 
 def _table(name: str) -> GoldTable:
-    names = explained()
+    names = [table.name for table in tables.GOLD]
     if name not in names:
         raise SettingsError(f"--table: found {name!r}, expected one of {', '.join(names)}")
-    return names[name]
+    return find_table(name)

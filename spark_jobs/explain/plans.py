@@ -1,10 +1,7 @@
-"""For each gold table, how its cells are explained: what the table's file declares, and the SQL parts (`$name`) that several share.
+"""The SQL parts (`$name`) by which several gold tables say how their cells are made; each table's file has the rest.
 
 Written apart from the gold job, for DataFusion in place of Spark, so that the one is a check of the other.
 """
-
-from spark_jobs.gold.declaration import GoldTable
-from spark_jobs.lake import tables
 
 # What several plans say in the same words.
 PARTS = {
@@ -24,8 +21,3 @@ DAYS = (
     "select event_on as day, count(case when type = 'Debit' then 1 end) as debits, count(case when type = 'Credit' then 1 end) as credits "
     "from of_cell group by event_on"
 )
-
-
-def explained() -> dict[str, GoldTable]:
-    """The gold tables by name."""
-    return {table.name: table for table in tables.GOLD if isinstance(table, GoldTable)}

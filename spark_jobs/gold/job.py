@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.gold.changes import Change, hold_changes
-from spark_jobs.gold.declaration import GoldTable
+from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
@@ -35,7 +34,7 @@ def tables_in_order() -> tuple[GoldTable, ...]:
 
     The first is the one from which the others read silver's rows, in the order of time; one that is made of another comes after it.
     """
-    found = [table for table in tables.GOLD if isinstance(table, GoldTable)]
+    found = [find(table.name) for table in tables.GOLD]
     return tuple(sorted(found, key=lambda table: (table != tables.ENRICHED_TRANSACTIONS, table.made_of is not None)))
 
 

@@ -6,6 +6,7 @@ a share in: as it is, and as it should be. So a change and a backfill go by the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -73,7 +74,7 @@ Added = Callable[["Region", Inputs], Parts]
 
 
 @dataclass(frozen=True)
-class Strategy:
+class Strategy(ABC):
     """The base of them all. `added` is a cheaper way to the parts where rows of silver only came, and may not be repeatable."""
 
     added: Added | None = field(default=None, kw_only=True)
@@ -82,9 +83,9 @@ class Strategy:
         """The part of the table that the region has a share in: as it is, and as it should be."""
         return self.added(region, inputs) if self.added and region.only_added else self.rebuilt(table, region, inputs)
 
+    @abstractmethod
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """The parts, made from silver again; may be repeated."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

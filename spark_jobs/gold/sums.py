@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.gold.declaration import Cell
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 STEP_HOURS = 2  # of sliding and cumulative windows
 TOTALS = "window_start timestamp, window_end timestamp, type string, transactions bigint, amount decimal(38,2)"
+CELL_OF_TOTALS = Cell(rows="event_at >= $window_start and event_at < $window_end and type = $type", made="select $count_and_sum from rows")
 ADD_TOTALS = {"transactions": "t.transactions + s.transactions", "amount": "t.amount + s.amount"}
 ADD_BOOKED = {
     "transactions": "t.transactions + s.transactions",

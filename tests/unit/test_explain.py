@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.explain import cells, job, plans, runs
+from spark_jobs.explain import cells, job, runs
 from spark_jobs.explain.cells import Found
+from spark_jobs.gold.declaration import find as find_table
 from spark_jobs.lake import conditions, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime import text
@@ -180,7 +181,8 @@ def test_ids_of_any_characters_stay_in_their_line(tmp_path: Path, capsys: pytest
 
 
 def test_every_gold_table_says_how_its_cells_are_made_and_is_found_by_another_process() -> None:
-    assert set(plans.explained()) == {table.name for table in tables.GOLD}
+    assert [find_table(table.name) for table in tables.GOLD] == [*tables.GOLD]
+    assert all(find_table(table.name).cell.made for table in tables.GOLD)
     assert all(pickle.loads(pickle.dumps(table)) is table for table in tables.GOLD)  # noqa: S301
 
 

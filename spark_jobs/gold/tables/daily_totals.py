@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.gold.declaration import Cell, GoldTable
+from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.strategies import Windows
-from spark_jobs.gold.sums import ADD_TOTALS, TOTALS, day_of, totals
+from spark_jobs.gold.sums import ADD_TOTALS, CELL_OF_TOTALS, TOTALS, day_of, totals
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
@@ -25,5 +25,5 @@ TABLE = GoldTable(
     time_column="window_start",
     of_windows=True,
     strategy=Windows(lambda rows, _: daily_totals(rows), day_of, days=0, adds=ADD_TOTALS),
-    cell=Cell(rows="event_at >= $window_start and event_at < $window_end and type = $type", made="select $count_and_sum from rows"),
+    cell=CELL_OF_TOTALS,
 )
