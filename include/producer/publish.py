@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka import Message as Delivered
+from confluent_kafka import KafkaError, KafkaException, Message as Delivered, Producer
 
 from include.producer.faults import INJECTED_HEADER, LATE
 from include.producer.records import Message

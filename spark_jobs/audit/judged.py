@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.audit.queries import ARRIVAL, query
 from spark_jobs.audit.snapshot import Pinned, Snapshot

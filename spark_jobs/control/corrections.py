@@ -14,8 +14,7 @@ from string import Template
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.lake.tables import CORRECTIONS, REDRIVES, Table

@@ -8,8 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Protocol
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.export import postgres, source
 from spark_jobs.export.bucket import Bucket

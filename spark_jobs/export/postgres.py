@@ -9,8 +9,7 @@ from typing import Any
 
 import psycopg2
 from psycopg2 import sql
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from spark_jobs.export.days import Range
 from spark_jobs.export.request import Request

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.export.days import Range
 from spark_jobs.lake.sources import between, with_columns_of

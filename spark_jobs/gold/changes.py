@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from spark_jobs.gold.strategies import HOURS_A_DAY, Windows
 from spark_jobs.lake import ranges

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 from spark_jobs.gold.strategies import Windows
 from spark_jobs.lake import sources

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql import Column, functions as F
 
 MOST = 64  # of times; the code that Delta generates to skip files by 100 of them is larger than a Java method may be
 _MOST_OF_FILES, _MOST_NAMED = 16, 2_000

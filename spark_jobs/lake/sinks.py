@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pyarrow as pa
 from delta.tables import DeltaTable
 from deltalake import DeltaTable as DeltaLog
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.lake import ranges
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of

@@ -9,87 +9,35 @@ from importlib import import_module
 
 from spark_jobs.lake.control_tables import (
     AUDITS as AUDITS,
-)
-from spark_jobs.lake.control_tables import (
     BACKFILL_GRANTS as BACKFILL_GRANTS,
-)
-from spark_jobs.lake.control_tables import (
     BACKFILLS as BACKFILLS,
-)
-from spark_jobs.lake.control_tables import (
     BATCHES as BATCHES,
-)
-from spark_jobs.lake.control_tables import (
     CORRECTIONS as CORRECTIONS,
-)
-from spark_jobs.lake.control_tables import (
     DECISIONS as DECISIONS,
-)
-from spark_jobs.lake.control_tables import (
     HOLES as HOLES,
-)
-from spark_jobs.lake.control_tables import (
     QUALITY_RESULTS as QUALITY_RESULTS,
-)
-from spark_jobs.lake.control_tables import (
     REDRIVES as REDRIVES,
-)
-from spark_jobs.lake.control_tables import (
     RELEASES as RELEASES,
-)
-from spark_jobs.lake.control_tables import (
     RULE_SETS as RULE_SETS,
-)
-from spark_jobs.lake.control_tables import (
     TOPICS as TOPICS,
 )
 from spark_jobs.lake.schema import ensure_tables as ensure_tables
 from spark_jobs.lake.silver_tables import (
     ACCOUNTS_QUARANTINE as ACCOUNTS_QUARANTINE,
-)
-from spark_jobs.lake.silver_tables import (
     ARRIVAL as ARRIVAL,
-)
-from spark_jobs.lake.silver_tables import (
     BRONZE_ACCOUNTS as BRONZE_ACCOUNTS,
-)
-from spark_jobs.lake.silver_tables import (
     BRONZE_CUSTOMERS as BRONZE_CUSTOMERS,
-)
-from spark_jobs.lake.silver_tables import (
     BRONZE_TRANSACTIONS as BRONZE_TRANSACTIONS,
-)
-from spark_jobs.lake.silver_tables import (
     COORDINATE_KEYS as COORDINATE_KEYS,
-)
-from spark_jobs.lake.silver_tables import (
     COORDINATES as COORDINATES,
-)
-from spark_jobs.lake.silver_tables import (
     CUSTOMERS_QUARANTINE as CUSTOMERS_QUARANTINE,
-)
-from spark_jobs.lake.silver_tables import (
     SILVER_ACCOUNTS as SILVER_ACCOUNTS,
-)
-from spark_jobs.lake.silver_tables import (
     SILVER_CUSTOMERS as SILVER_CUSTOMERS,
-)
-from spark_jobs.lake.silver_tables import (
     SILVER_TRANSACTIONS as SILVER_TRANSACTIONS,
-)
-from spark_jobs.lake.silver_tables import (
     TRANSACTION as TRANSACTION,
-)
-from spark_jobs.lake.silver_tables import (
     TRANSACTION_IDS as TRANSACTION_IDS,
-)
-from spark_jobs.lake.silver_tables import (
     TRANSACTIONS_DUPLICATES as TRANSACTIONS_DUPLICATES,
-)
-from spark_jobs.lake.silver_tables import (
     TRANSACTIONS_LATE as TRANSACTIONS_LATE,
-)
-from spark_jobs.lake.silver_tables import (
     TRANSACTIONS_QUARANTINE as TRANSACTIONS_QUARANTINE,
 )
 from spark_jobs.lake.table import Table as Table
@@ -112,7 +60,6 @@ def _find_gold() -> dict[str, Table]:
 
 _OF_GOLD = _find_gold()
 # Those that code or tests name. What works for every table of gold goes by the list GOLD.
-
 DAILY_TOTALS = _OF_GOLD["gold.daily_totals"]
 SLIDING_TOTALS = _OF_GOLD["gold.sliding_totals"]
 CUMULATIVE_TOTALS = _OF_GOLD["gold.cumulative_totals"]

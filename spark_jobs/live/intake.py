@@ -8,8 +8,7 @@ every row that is refused is kept with the watermark that refused it.
 import json
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from spark_jobs.lake.tables import ARRIVAL, BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS
 from spark_jobs.runtime.times import from_micros, to_micros

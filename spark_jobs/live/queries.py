@@ -7,12 +7,10 @@ State is what is not closed yet, so the watermark bounds it. Results equal those
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 from spark_jobs.gold.sums import STEP_HOURS
-from spark_jobs.gold.tables import daily_totals, sliding_totals
-from spark_jobs.gold.tables import debit_credit_pairs as gold_pairs
+from spark_jobs.gold.tables import daily_totals, debit_credit_pairs as gold_pairs, sliding_totals
 from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table

@@ -8,11 +8,9 @@ from functools import reduce
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from spark_jobs.lake import conditions as condition
-from spark_jobs.lake import sinks
+from spark_jobs.lake import conditions as condition, sinks
 from spark_jobs.lake.sources import moment
 from spark_jobs.live import state
 from spark_jobs.live.queries import BY_NAME, QUERIES, LiveQuery

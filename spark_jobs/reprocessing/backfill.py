@@ -24,10 +24,8 @@ from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.versions import rows_written
 from spark_jobs.releases import gates, releases, rollback
-from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION
-from spark_jobs.reprocessing.gold_range import rebuild_gold
-from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION
-from spark_jobs.reprocessing.silver_range import Rebuilt, Staged, rebuild_silver, stage
+from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
+from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION, Rebuilt, Staged, rebuild_silver, stage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings

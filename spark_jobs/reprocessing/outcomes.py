@@ -7,8 +7,7 @@ from functools import reduce
 from operator import and_
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs import control

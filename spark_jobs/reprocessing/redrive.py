@@ -8,8 +8,7 @@ import logging
 from datetime import UTC, datetime
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs import control

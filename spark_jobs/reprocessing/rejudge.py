@@ -5,8 +5,7 @@ Silver is afterwards what a computation from bronze and corrections, in order of
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs import control

@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import StructType
 
 from expectations.row_rules import RuleSet

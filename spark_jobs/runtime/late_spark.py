@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import Window as Window
-    from pyspark.sql import functions as F
+    from pyspark.sql import Window as Window, functions as F
 else:
 
     class _Late:

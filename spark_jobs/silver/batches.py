@@ -3,8 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, functions as F
 
 from spark_jobs.control import scope
 from spark_jobs.lake import sources

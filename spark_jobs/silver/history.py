@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs.lake.tables import ARRIVAL

@@ -7,8 +7,7 @@ silver.transactions writes its entry first (`add_entries`).
 
 from collections.abc import Collection, Sequence
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 
 from spark_jobs.control import scope
 from spark_jobs.lake import sinks, sources

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from string import Template
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from expectations.row_rules import read_rules

@@ -1,7 +1,6 @@
 """Judging rows: each keeps all the rules of its set, or goes to quarantine with every rule it breaks."""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 from expectations.row_rules import Rule, RuleSet
 

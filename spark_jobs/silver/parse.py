@@ -7,8 +7,7 @@ What a variant cannot keep (an exponent, more digits) is read again from the tex
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 # A number of a million digits took 28 s to read, and the time grows with the square of the length.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "100000"}

@@ -7,8 +7,7 @@ now.
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Window, functions as F
 
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake.tables import ARRIVAL

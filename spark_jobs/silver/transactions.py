@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from expectations.row_rules import RuleSet, read_rules
 from spark_jobs.lake.tables import ARRIVAL, SILVER_TRANSACTIONS

@@ -17,8 +17,7 @@ from spark_jobs.releases import retention, rollback
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index
-from spark_jobs.upkeep import expiry, table_upkeep
-from spark_jobs.upkeep import requests as bronze_upkeep
+from spark_jobs.upkeep import expiry, requests as bronze_upkeep, table_upkeep
 from spark_jobs.upkeep.table_upkeep import Report
 
 log = logging.getLogger(__name__)

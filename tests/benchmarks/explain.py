@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.gold.tables.account_balances import account_balances

@@ -21,8 +21,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.lake import sinks, tables

@@ -23,8 +23,7 @@ from spark_jobs.releases import releases, rollback
 from spark_jobs.reprocessing import backfill
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.integration import oracle
-from tests.spark import lake
-from tests.spark import redrive_cases as cases
+from tests.spark import lake, redrive_cases as cases
 from tests.spark.redrive_cases import MINUTE, START, Log
 from tests.spark.rows import message
 from tests.spark.test_redrive import Lake

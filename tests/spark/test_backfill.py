@@ -29,8 +29,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver.topics import TOPICS
 from tests.gold_model import model
 from tests.integration import oracle
-from tests.spark import lake
-from tests.spark import redrive_cases as cases
+from tests.spark import lake, redrive_cases as cases
 from tests.spark.redrive_cases import MINUTE, START, Log
 
 pytestmark = pytest.mark.spark

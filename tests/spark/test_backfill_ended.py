@@ -25,8 +25,7 @@ from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.silver.topics import TOPICS
 from tests.integration import oracle
-from tests.spark import lake
-from tests.spark import redrive_cases as cases
+from tests.spark import lake, redrive_cases as cases
 from tests.spark.redrive_cases import Log
 from tests.spark.test_backfill import Killed, Lake, at, killed_at
 

@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs.lake import tables

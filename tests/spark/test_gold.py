@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.gold import job
 from spark_jobs.gold.declaration import GoldTable

@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.gold import job
 from spark_jobs.gold.changes import Change, hold_changes, present_rows

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from spark_jobs.gold import job
 from spark_jobs.gold.changes import Change

@@ -8,10 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from hypothesis import Phase, given, settings, strategies as st
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs.lake import sinks, sources, tables

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.gold.tables import cumulative_totals, customer_sessions, daily_totals, debit_credit_pairs, sliding_totals
 from spark_jobs.lake import sources, tables

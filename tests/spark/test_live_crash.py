@@ -12,8 +12,7 @@ from spark_jobs.lake import sinks, tables
 from spark_jobs.live.queries import BY_NAME
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import batches
-from tests.spark import lake
-from tests.spark import redrive_cases as cases
+from tests.spark import lake, redrive_cases as cases
 from tests.spark.live import arrive, live_session, run_live
 
 QUERY = BY_NAME["daily_totals"]

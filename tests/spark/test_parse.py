@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.silver import history
 from spark_jobs.silver.parse import parse_fields

@@ -18,8 +18,7 @@ from spark_jobs.reprocessing import outcomes, redrive, redrive_plan
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.integration import oracle
-from tests.spark import lake
-from tests.spark import redrive_cases as cases
+from tests.spark import lake, redrive_cases as cases
 from tests.spark.redrive_cases import MINUTE, START, Log, Row
 
 pytestmark = pytest.mark.spark

@@ -13,8 +13,7 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.silver import job
 from tests.integration import oracle
-from tests.spark import lake
-from tests.spark import redrive_cases as cases
+from tests.spark import lake, redrive_cases as cases
 from tests.spark.redrive_cases import Log
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.bronze import additions
@@ -21,8 +20,7 @@ from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_TRANSACTIONS, SILVER_
 from spark_jobs.lake.versions import operation_of
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import maintenance, table_upkeep
-from spark_jobs.upkeep import requests as bronze_upkeep
+from spark_jobs.upkeep import maintenance, requests as bronze_upkeep, table_upkeep
 from tests.frames import at
 from tests.integration.ledger import await_that
 
