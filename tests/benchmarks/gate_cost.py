@@ -21,7 +21,7 @@ import psutil
 
 from include.producer import Disturbances, generated_sources, plan_messages, publish
 from spark_jobs.runtime.settings import ROOT
-from tests.brokers import running_broker
+from tests.support.brokers import running_broker
 
 SMALL_BATCH = 500
 MOST_SHARE, MOST_SECONDS = 0.15, 10.0

@@ -26,7 +26,7 @@ from spark_jobs.lake import tables
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from tests.brokers import running_broker
+from tests.support.brokers import running_broker
 
 MESSAGES = 50_000  # different ones, sent again and again
 

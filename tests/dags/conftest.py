@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.dags.fake_spark import FakeSparkSubmit
+from tests.support.fake_spark import FakeSparkSubmit
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

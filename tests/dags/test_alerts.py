@@ -18,8 +18,8 @@ from include.orchestration.progress import refuse_stale_release
 from spark_jobs import control
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LAYERS, RELEASES, ensure_tables
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.dags.task_instance import TaskInstance
-from tests.listeners import HOST, MailServer, Webhook, listening, port_of
+from tests.support.listeners import HOST, MailServer, Webhook, listening, port_of
+from tests.support.task_instance import TaskInstance
 
 CLOSED = AirflowFailException(
     "gate silver is closed: failed t unique (found {{ 7 * 7 }} <b>, expected at most 0); report: file:///q/8.html"

@@ -21,8 +21,8 @@ from include.orchestration.jobs import job, spark_job
 from spark_jobs import control
 from spark_jobs.lake.tables import BACKFILL_GRANTS, GOLD, REBUILT
 from spark_jobs.runtime.settings import read_settings
-from tests.dags.fake_spark import FakeSparkSubmit
-from tests.dags.task_instance import TaskInstance
+from tests.support.fake_spark import FakeSparkSubmit
+from tests.support.task_instance import TaskInstance
 
 FIRST = date(2024, 5, 1)
 HOSTILE = ["'; DROP TABLE x", "$(id)", "{{ 7 * 7 }}", "../../etc/passwd", "2024-05-01\n", "٢٠٢٤-05-01", "--tables=x", "x" * 1_000_000]

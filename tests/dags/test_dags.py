@@ -16,7 +16,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from include.orchestration.gates import QualityGate
 from spark_jobs.lake.tables import GOLD, LAYERS, SILVER
-from tests.dags.fake_spark import FakeSparkSubmit
+from tests.support.fake_spark import FakeSparkSubmit
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {

@@ -22,7 +22,7 @@ from spark_jobs.lake.tables import GOLD, QUALITY_RESULTS, SILVER, ensure_tables
 from spark_jobs.releases.decisions import decide
 from spark_jobs.runtime.one_line import LONGEST
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.dags.task_instance import TaskInstance
+from tests.support.task_instance import TaskInstance
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 RUN = "scheduled__2026-11-20T12:00:00+00:00"

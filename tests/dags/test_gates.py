@@ -12,7 +12,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from include.orchestration.assets import layer_assets
 from include.orchestration.gates import QualityGate, quality_gate
-from tests.dags.task_instance import TaskInstance
+from tests.support.task_instance import TaskInstance
 
 TRANSACTIONS = Asset(name="silver.transactions", uri="delta://silver/transactions", group="silver")
 PASSED = {

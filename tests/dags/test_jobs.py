@@ -14,7 +14,7 @@ from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.progress import has_new_batches
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
-from tests.dags.fake_spark import FakeSparkSubmit
+from tests.support.fake_spark import FakeSparkSubmit
 
 CONTEXT = Context(run_id="scheduled__2024-05-01T00:00:00+00:00")
 

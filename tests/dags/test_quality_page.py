@@ -17,7 +17,7 @@ from include.quality_page.app import app, may_read
 from spark_jobs.lake import tables
 from spark_jobs.run import parse_arguments
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
-from tests.dags import quality_rows as rows
+from tests.support import quality_rows as rows
 
 RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
 CUSTOMERS = "/quarantine?table=silver.customers_quarantine"

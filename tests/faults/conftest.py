@@ -6,7 +6,7 @@ import pytest
 
 from include.stack.processes import mark
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.brokers import running_broker
+from tests.support.brokers import running_broker
 
 
 @pytest.fixture(scope="module")

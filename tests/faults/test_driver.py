@@ -17,9 +17,9 @@ from spark_jobs.bronze import lag
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.settings import ROOT, Settings
 from spark_jobs.service import heartbeat
-from tests.faults import harness
-from tests.faults.harness import SEED, Sent, Watched
-from tests.integration.ledger import await_that
+from tests.support import fault_harness as harness
+from tests.support.fault_harness import SEED, Sent, Watched
+from tests.support.ledger import await_that
 
 pytestmark = pytest.mark.faults
 

@@ -21,9 +21,9 @@ from spark_jobs.bronze.checkpoints import open_checkpoint
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS, Table
 from spark_jobs.runtime.errors import LedgerError, SettingsError
-from tests.brokers import running_broker
-from tests.faults.surprises import Headers, Place, Sent
-from tests.integration.ledger import Ledger, await_that
+from tests.support.brokers import running_broker
+from tests.support.ledger import Ledger, await_that
+from tests.support.surprises import Headers, Place, Sent
 
 pytestmark = pytest.mark.faults
 

@@ -19,9 +19,9 @@ from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRA
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from tests.brokers import running_broker
-from tests.faults.surprises import Sent
-from tests.integration.ledger import Ledger, await_that
+from tests.support.brokers import running_broker
+from tests.support.ledger import Ledger, await_that
+from tests.support.surprises import Sent
 
 pytestmark = pytest.mark.faults
 

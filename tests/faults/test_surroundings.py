@@ -20,10 +20,10 @@ from include.stack.processes import find_all
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from tests.clusters import running_cluster
-from tests.faults import harness
-from tests.faults.harness import SEED
-from tests.integration.ledger import await_that
+from tests.support import fault_harness as harness
+from tests.support.clusters import running_cluster
+from tests.support.fault_harness import SEED
+from tests.support.ledger import await_that
 
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
 

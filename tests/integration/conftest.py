@@ -13,10 +13,10 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.brokers import running_broker
-from tests.integration import waves
-from tests.integration.ledger import ALL_STEPS, Ledger
-from tests.listeners import HOST, MailServer, Webhook, listening, port_of
+from tests.support import waves
+from tests.support.brokers import running_broker
+from tests.support.ledger import ALL_STEPS, Ledger
+from tests.support.listeners import HOST, MailServer, Webhook, listening, port_of
 
 WEBHOOK_TOKEN = "t0ken-that-no-log-shows"
 

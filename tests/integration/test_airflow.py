@@ -20,8 +20,8 @@ from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION
-from tests.integration import personal
-from tests.integration.ledger import await_that
+from tests.support import personal
+from tests.support.ledger import await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 

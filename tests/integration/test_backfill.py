@@ -12,9 +12,9 @@ from include.producer import Message
 from spark_jobs.control import backfills
 from spark_jobs.lake import tables
 from spark_jobs.releases.releases import newest_release
-from tests.integration.checks import assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Broker, Wave
-from tests.integration.ledger import ALL_STEPS, Ledger, await_that
+from tests.support.checks import assert_gold_follows, assert_silver_follows
+from tests.support.ledger import ALL_STEPS, Ledger, await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

@@ -18,8 +18,8 @@ from spark_jobs import control
 from spark_jobs.lake.tables import DAILY_TOTALS, SILVER_TRANSACTIONS
 from spark_jobs.releases.releases import has_unreleased_batches, latest_release, newest_release
 from spark_jobs.runtime.settings import ROOT, Settings
-from tests.integration.ledger import ALL_STEPS, Ledger, await_that
-from tests.integration.waves import new
+from tests.support.ledger import ALL_STEPS, Ledger, await_that
+from tests.support.waves import new
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 

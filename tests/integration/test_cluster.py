@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from spark_jobs.runtime.settings import ROOT
-from tests.clusters import MASTER, WORKER, Cluster, running_cluster
-from tests.wire import is_answered
+from tests.support.clusters import MASTER, WORKER, Cluster, running_cluster
+from tests.support.wire import is_answered
 
 pytestmark = pytest.mark.integration
 

@@ -22,10 +22,10 @@ from spark_jobs import control
 from spark_jobs.lake.tables import DECISIONS, GOLD, SILVER
 from spark_jobs.releases.releases import latest_release, newest_release
 from spark_jobs.runtime.settings import Settings
-from tests.integration.browser import keep, logged_in
 from tests.integration.conftest import WEBHOOK_TOKEN, Alerts
-from tests.integration.ledger import Ledger, await_that
-from tests.integration.waves import new
+from tests.support.browser import keep, logged_in
+from tests.support.ledger import Ledger, await_that
+from tests.support.waves import new
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 

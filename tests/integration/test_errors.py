@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs import control
 from spark_jobs.lake import tables
-from tests.integration.ledger import Ledger
+from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.integration
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.expectations.publishing import released_on
-from tests.expectations.warehouse import good_rows, write
-from tests.integration.ledger import Ledger
-from tests.spark.targets import KEYS, Bucket, days_of, leftovers, s3_server
+from tests.support.ledger import Ledger
+from tests.support.publishing import released_on
+from tests.support.targets import KEYS, Bucket, days_of, leftovers, s3_server
+from tests.support.warehouse import good_rows, write
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from spark_jobs.bronze import imports
 from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, endpoints_file, read_settings
-from tests.integration.ledger import Ledger, Row
+from tests.support.ledger import Ledger, Row
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.lake import tables
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.services import LIVE
-from tests.integration.ledger import Ledger, await_that
-from tests.spark.live import arrive
+from tests.support.ledger import Ledger, await_that
+from tests.support.live_lake import arrive
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

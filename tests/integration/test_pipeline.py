@@ -7,11 +7,11 @@ from include.producer import Message
 from spark_jobs import control
 from spark_jobs.lake import tables
 from spark_jobs.releases.releases import newest_release
-from tests.integration import oracle
-from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Wave
-from tests.integration.ledger import ALL_STEPS, Ledger
-from tests.integration.watch import watching
+from tests.support import oracle
+from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
+from tests.support.ledger import ALL_STEPS, Ledger
+from tests.support.watch import watching
 
 pytestmark = pytest.mark.integration
 

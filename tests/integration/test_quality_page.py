@@ -18,9 +18,9 @@ from include.stack.endpoints import read_endpoints
 from spark_jobs import control
 from spark_jobs.lake import tables
 from spark_jobs.runtime.settings import Settings
-from tests.integration import personal
-from tests.integration.browser import keep, logged_in
-from tests.integration.ledger import Ledger
+from tests.support import personal
+from tests.support.browser import keep, logged_in
+from tests.support.ledger import Ledger
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 

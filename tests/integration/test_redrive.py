@@ -8,10 +8,10 @@ import pytest
 from include.account import close_account
 from spark_jobs.lake import tables
 from spark_jobs.releases.releases import has_unreleased_batches, newest_release
-from tests.integration import oracle
-from tests.integration.checks import assert_gold_follows, assert_rows
 from tests.integration.conftest import Wave
-from tests.integration.ledger import ALL_STEPS, Ledger, Row
+from tests.support import oracle
+from tests.support.checks import assert_gold_follows, assert_rows
+from tests.support.ledger import ALL_STEPS, Ledger, Row
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +69,7 @@ def test_corrected_rows_take_their_old_places(driven: Driven) -> None:
     assert_rows(driven.ledger, tables.TRANSACTIONS_QUARANTINE, driven.split.quarantine)
 
 
-@pytest.mark.soak  # the same in tests/spark/test_redrive.py and test_gold_changes.py, without the gates between
+@pytest.mark.soak  # the same in tests/spark/reprocessing/test_redrive.py and test_gold_changes.py, without the gates between
 def test_gold_follows_and_is_released(driven: Driven) -> None:
     ledger = driven.ledger
     ledger.run(*ALL_STEPS)

@@ -16,11 +16,11 @@ from spark_jobs import control
 from spark_jobs.bronze.checkpoints import open_checkpoint
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import Table
-from tests.brokers import running_broker
-from tests.integration import waves
-from tests.integration.checks import assert_bronze_is, assert_silver_follows
 from tests.integration.conftest import Broker, Wave
-from tests.integration.ledger import Ledger, Row
+from tests.support import waves
+from tests.support.brokers import running_broker
+from tests.support.checks import assert_bronze_is, assert_silver_follows
+from tests.support.ledger import Ledger, Row
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

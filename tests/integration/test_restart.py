@@ -14,10 +14,10 @@ from spark_jobs.lake import tables
 from spark_jobs.lake.versions import operation_of
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
-from tests.integration import waves
-from tests.integration.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.integration.conftest import Broker, Wave
-from tests.integration.ledger import Ledger, await_that
+from tests.support import waves
+from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
+from tests.support.ledger import Ledger, await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

@@ -17,7 +17,7 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.processes import alive, find_all, find_part, start
 from spark_jobs.kafka.topics import SOURCE_TOPICS
 from spark_jobs.runtime.settings import ROOT
-from tests.integration.ledger import await_that
+from tests.support.ledger import await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 PARTS = ("KAFKA", "POSTGRES", "AIRFLOW_API_SERVER", "AIRFLOW_SCHEDULER", "AIRFLOW_DAG_PROCESSOR", "AIRFLOW_TRIGGERER")

@@ -15,12 +15,11 @@ from spark_jobs.lake import tables
 from spark_jobs.lake.tables import GOLD, Table
 from spark_jobs.releases import releases, retention
 from spark_jobs.runtime.settings import Settings
-from tests.gold_model import Found, model
-from tests.integration import oracle
-from tests.spark import lake
 from tests.spark.orders import records
 from tests.spark.orders.records import TOPICS, Kafka, Row
-from tests.spark.redrive_cases import MINUTE, START
+from tests.support import lake, oracle
+from tests.support.gold_model import Found, model
+from tests.support.redrive_cases import MINUTE, START
 
 _PLACES = {
     "transactions": (tables.SILVER_TRANSACTIONS, tables.TRANSACTIONS_DUPLICATES, tables.TRANSACTIONS_QUARANTINE),

@@ -5,9 +5,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.integration import oracle
-from tests.spark.redrive_cases import MINUTE, OLDER, START
-from tests.spark.rows import KEYS, MESSAGES, Record
+from tests.support import oracle
+from tests.support.redrive_cases import MINUTE, OLDER, START
+from tests.support.rows import KEYS, MESSAGES, Record
 
 Row = dict[str, Any]
 

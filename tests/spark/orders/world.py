@@ -22,16 +22,15 @@ from spark_jobs.runtime import times
 from spark_jobs.runtime.errors import GateClosed, LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.topics import TOPICS as SILVER_TOPICS
-from tests.aging import age
 from tests.conftest import SMALL_FRAMES
-from tests.integration import oracle
-from tests.spark import lake
 from tests.spark.orders import checks, records
 from tests.spark.orders.calls import Call, parse
 from tests.spark.orders.judge import Judge
 from tests.spark.orders.records import MINUTES, TOPICS, Kafka
 from tests.spark.orders.stage import Actor, Stage
-from tests.spark.redrive_cases import MINUTE, START, write_rules
+from tests.support import lake, oracle
+from tests.support.aging import age
+from tests.support.redrive_cases import MINUTE, START, write_rules
 
 BACKFILL_ROWS_A_STEP = 15
 _EVENT_TIMES = ("_newest_event_at", "range_start", "range_end", "step_start", "step_end")  # of control tables: no time of ours

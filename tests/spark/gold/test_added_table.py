@@ -1,0 +1,52 @@
+"""Somebody adds a gold table: one file, its suite and its audit query, and nothing else in the checkout."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.runtime.settings import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.soak]  # two processes that run the whole pipeline
+
+NEW, FILES = "gold.operation_totals", Path(__file__).parent / "added"
+TWIN = f"{NEW}_twin"
+GEOMETRY = "day_of, days=0, adds=ADD_TOTALS"
+
+
+def add(checkout: Path, name: str, geometry: str = GEOMETRY) -> None:
+    """The three files of a table, under a name, with how it is brought up to changes."""
+    _, short = name.split(".")
+    code = (FILES / "operation_totals.py").read_text()
+    assert GEOMETRY in code
+    (checkout / f"spark_jobs/gold/tables/{short}.py").write_text(code.replace(GEOMETRY, geometry).replace(NEW, name))
+    query = (FILES / f"{NEW}.sql").read_text()
+    (checkout / f"spark_jobs/audit/gold/{name}.sql").write_text(query)
+    suite = (FILES / f"{NEW}.json").read_text()
+    (checkout / f"expectations/suites/{name}.json").write_text(
+        suite.replace(NEW, name).replace(NEW.replace(".", "_"), name.replace(".", "_"))
+    )
+
+
+def play(checkout: Path, part: str) -> subprocess.CompletedProcess[str]:
+    """Some commands of the pipeline, by the code of that checkout."""
+    words = [sys.executable, "-m", "tests.spark.gold.added.run", str(checkout / "home"), part]
+    return subprocess.run(words, cwd=checkout, capture_output=True, text=True, check=False)
+
+
+def test_a_new_table_is_one_file_and_the_audit_finds_a_wrong_one_out(tmp_path: Path) -> None:
+    """The table goes through a late row, a backfill, gates, releases, audits and explain. Its twin forgets the rest of a late row's day."""
+    checkout = tmp_path / "checkout"
+    for folder in ("spark_jobs", "expectations", "include", "tests"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (checkout / ".jars").symlink_to(ROOT / ".jars")
+    add(checkout, NEW)
+    done = play(checkout, "the table")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{NEW}: " in done.stdout
+    add(checkout, TWIN, "day_of, hours=0")
+    found = play(checkout, "its broken twin")
+    assert found.returncode == 4, found.stdout + found.stderr
+    assert f"found rows that are not what bronze says in {TWIN} (2), expected none" in found.stderr

@@ -1,0 +1,101 @@
+"""Writes that are repeated, cut anew or half done: nothing is lost, nothing counts twice."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.tables import Table, ensure_tables
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings, read_settings
+from tests.support.frames import assert_same, frame
+
+pytestmark = pytest.mark.spark
+
+LOG = Table("silver.log", "id string, _batch bigint")
+SUMS = Table("gold.sums", "id string, total bigint, note string", keys=("id",))
+ADD = {"total": "t.total + s.total", "note": "s.note"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Settings:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    ensure_tables(settings, [LOG, SUMS])
+    return settings
+
+
+def batches(spark: SparkSession, *numbers: int) -> DataFrame:
+    """Two rows of each of these batches."""
+    return frame(spark, LOG.ddl, [(f"{name}{number}", number) for number in numbers for name in ("a", "b")])
+
+
+def version(home: Settings, table: Table) -> int:
+    return DeltaTable(str(table.path(home))).version()
+
+
+def test_appended_batches_are_there_once_however_they_are_cut(spark: SparkSession, home: Settings) -> None:
+    assert sinks.applied(home, LOG, "job") is None
+    for numbers, commits in (((1, 2), 1), ((1, 2), 1), ((1,), 1), ((1, 2, 3), 2), ((2, 3, 5), 3), ((4, 5), 3)):
+        sinks.append_batches(batches(spark, *numbers), home, LOG, "job", upto=max(numbers))
+        assert version(home, LOG) == commits
+    assert sinks.applied(home, LOG, "job") == 5
+    assert_same(sources.read_table(spark, home, LOG), batches(spark, 1, 2, 3, 5))
+
+
+def test_an_empty_append_moves_the_table_on_and_applications_do_not_hinder_each_other(spark: SparkSession, home: Settings) -> None:
+    sinks.append_batches(batches(spark), home, LOG, "job", upto=4)
+    sinks.append_batches(batches(spark, 3, 4), home, LOG, "job", upto=4)
+    sinks.append_batches(batches(spark, 1), home, LOG, "another job", upto=1)
+    assert (sinks.applied(home, LOG, "job"), sinks.applied(home, LOG, "another job")) == (4, 1)
+    assert_same(sources.read_table(spark, home, LOG), batches(spark, 1))
+
+
+def test_a_merge_counts_once_and_only_in_its_columns(spark: SparkSession, home: Settings) -> None:
+    def merge(rows: list[tuple[str | None, int, str | None]], upto: int) -> None:
+        sinks.merge_rows(frame(spark, SUMS.ddl, rows), home, SUMS, application="job", upto=upto, on=SUMS.keys, matched=ADD)
+
+    merge([("x", 1, "new"), (None, 5, "a null key is a key")], 3)
+    merge([("x", 1, "again")], 3)
+    merge([("x", 1, "an older one")], 2)
+    merge([("x", 10, None), (None, 5, "met again"), ("y", 7, "late")], 4)
+    expected = [("x", 11, None), (None, 10, "met again"), ("y", 7, "late")]
+    assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, expected))
+    assert version(home, SUMS) == 2
+    assert spark.conf.get("spark.databricks.delta.write.txnVersion", None) is None
+
+
+def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession, home: Settings) -> None:
+    before = [("same", 1, None), ("changed", 1, None), ("to null", 1, "x"), ("gone", 1, None)]
+    after = [("same", 1, None), ("changed", 2, None), ("to null", 1, None), ("new", 1, "")]
+    change = "id string, total bigint, note string, _is_gone boolean"
+    expected = [("changed", 2, None, False), ("to null", 1, None, False), ("gone", 1, None, True), ("new", 1, "", False)]
+    changes = sinks.difference(frame(spark, SUMS.ddl, before), frame(spark, SUMS.ddl, after), on=SUMS.keys)
+    assert_same(changes, frame(spark, change, expected))
+    rows = frame(spark, SUMS.ddl, before)
+    sinks.merge_rows(rows, home, SUMS, application="job", upto=1, on=SUMS.keys)
+    sinks.merge_rows(changes, home, SUMS, application="job", upto=2, on=SUMS.keys, deletes_where="s._is_gone")
+    assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, after))
+
+
+def test_a_write_that_fails_leaves_nothing_and_can_be_repeated(spark: SparkSession, home: Settings) -> None:
+    """Two rows of one key: the merge fails as a whole, and its mark does not stay in the session."""
+    twice = frame(spark, SUMS.ddl, [("x", 1, "a"), ("x", 2, "b")])
+    sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 0, None)]), home, SUMS, application="job", upto=1, on=SUMS.keys)
+    with pytest.raises(Exception, match="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"):
+        sinks.merge_rows(twice, home, SUMS, application="job", upto=2, on=SUMS.keys)
+    assert sinks.applied(home, SUMS, "job") == 1
+    sinks.append_batches(batches(spark, 1), home, LOG, "job", upto=1)
+    sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 3, None)]), home, SUMS, application="job", upto=2, on=SUMS.keys)
+    assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, [("x", 3, None)]))
+
+
+def test_a_kill_point_is_inert_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That this process is still there to say so is the test."""
+    monkeypatch.delenv("LEDGER_KILL_POINT", raising=False)
+    kill_point("after silver.transactions")
+    monkeypatch.setenv("LEDGER_KILL_POINT", "after silver.transactions")
+    kill_point("before silver.transactions")
+    kill_point("after silver.transactions_late")
+    kill_point("")

@@ -1,0 +1,254 @@
+"""Backfills: tables are afterwards what plain Python makes of bronze, with the range judged by today's rules and the rest by theirs."""
+
+import copy
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from expectations.row_rules import read_rules
+from spark_jobs.control import backfills, rule_sets
+from spark_jobs.gold import job as gold
+from spark_jobs.lake import sinks, tables
+from spark_jobs.reprocessing import backfill, dry_run
+from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.silver.topics import TOPICS
+from tests.support import lake, oracle, redrive_cases as cases
+from tests.support.gold_model import model
+from tests.support.redrive_cases import MINUTE, START, Log
+
+pytestmark = pytest.mark.spark
+
+
+def at(minute: float) -> datetime:
+    """A time of the test's records."""
+    return oracle.at(START + round(minute * MINUTE))
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A warehouse, and what it was made of."""
+
+    settings: Settings
+    log: Log
+
+    def take(self, spark: SparkSession, batches: range, chance: random.Random, *, judged_newer: bool = False) -> None:
+        """New batches of records come, and silver takes them in one run; then gold does, once it has begun to."""
+        for batch in batches:
+            cases.arrive(self.settings, self.log, batch, chance)
+        if judged_newer:
+            rows = [row for rows in self.log.bronze.values() for row in rows if row["_batch"] >= batches[0]]
+            self.log.newer |= {oracle.place(row) for row in rows}
+        lake.run_silver(spark, self.settings, f"silver-{batches[-1]}")
+        if DeltaTable.is_deltatable(str(tables.GOLD[0].path(self.settings))):
+            gold.run(spark, self.settings, f"gold-{batches[-1]}")
+
+    def judge_newer(self, first: float, last: float, only: tuple[str, ...] = tables.REBUILT) -> None:
+        """From here on the records of these minutes count as judged by the newer rules."""
+        for topic, time in (("transactions", "eventTime"), ("customers", "updateTime")):
+            for row in self.log.bronze[topic] if f"silver.{topic}" in only else []:
+                fields = json.loads(self.log.values.get(oracle.place(row)) or row["value"])
+                if first * MINUTE <= fields[time] - START < last * MINUTE:
+                    self.log.newer.add(oracle.place(row))
+
+    def backfill(self, spark: SparkSession, first: float, last: float) -> None:
+        """Rebuild a range of minutes, in steps of few rows."""
+        self.judge_newer(first, last)
+        rule_sets.register(self.settings, lake.BRONZE)
+        backfill.run(spark, self.settings, Order(at(first), at(last), tables.REBUILT, step_rows=30), "backfill")
+
+    def check(self) -> oracle.Transactions:
+        """Silver is what the oracle makes of bronze, gold what the model makes of silver."""
+        split = cases.assert_silver(self.settings, self.log)
+        rows, accounts, customers = (
+            lake.rows_of(self.settings, table) for table in (tables.SILVER_TRANSACTIONS, tables.SILVER_ACCOUNTS, tables.SILVER_CUSTOMERS)
+        )
+        masked = [row | {"full_name": "Z** S****"} for row in customers]
+        expected = model(rows, accounts, masked, self.settings.large_credit)
+        lake.assert_equal(lake.gold_of(self.settings), expected)
+        return split
+
+    def damage(self, first: float, last: float, chance: random.Random) -> None:
+        """Silver and gold lose a row of a range, and gain one that stands for nothing."""
+        for table in (tables.SILVER_TRANSACTIONS, *tables.GOLD):
+            delta = DeltaTable(str(table.path(self.settings)))
+            rows = lake.rows_of(self.settings, table)
+            rows = [row for row in rows if lies_within(row[table.time_column or ""], at(first), at(last))] or rows  # a week begins before
+            row, other = chance.choice(rows), chance.choice(rows)
+            delta.delete(" and ".join(f"{key} = {literal(row[key])}" for key in table.keys))
+            wrong = {name: changed(value) for name, value in other.items() if name not in ("event_on", table.time_column, "_batch")}
+            if table != tables.DEBIT_SHARE:  # it has no other key than the day
+                write_deltalake(delta, pa.Table.from_pylist([other | wrong], pa.schema(table.delta_schema().to_arrow())), mode="append")
+
+
+def lies_within(time: datetime | date, first: datetime, last: datetime) -> bool:
+    if isinstance(time, datetime):
+        return first <= time < last
+    return first.date() <= time <= last.date()
+
+
+def literal(value: Any) -> str:
+    return f"'{value}'" if not isinstance(value, int) else str(value)
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, str):
+        return f"{value}?"
+    if isinstance(value, datetime):
+        return value + timedelta(minutes=1)
+    return value + 7 if isinstance(value, int | Decimal) else value
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Five batches, taken into silver by the older rules; the newer ones are in force by now."""
+    folder = tmp_path_factory.mktemp("backfill")
+    with cases.older_rules(folder / "rules") as put_newer_in_force, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backfill, "_PAUSE_SECONDS", 0)
+        made = Lake(read_settings({"LEDGER_HOME": str(folder / "home"), "LEDGER_LARGE_CREDIT": "1"}), Log())
+        chance = random.Random(3)
+        made.take(spark, range(1, 6), chance)
+        put_newer_in_force()
+        yield made
+
+
+@pytest.fixture
+def own(judged: Lake, tmp_path: Path) -> Lake:
+    """A copy for one test."""
+    shutil.copytree(judged.settings.home, tmp_path / "home")
+    settings = read_settings({"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_LARGE_CREDIT": "1"})
+    return Lake(settings, copy.deepcopy(judged.log))
+
+
+class Killed(Exception):
+    """A job ended where a test wanted it to."""
+
+
+def killed_at(point: str) -> Callable[[str], None]:
+    def stop(name: str) -> None:
+        if name == point:
+            raise Killed(name)
+
+    return stop
+
+
+@pytest.fixture
+def followed(spark: SparkSession, own: Lake) -> Lake:
+    """A copy that gold has followed, too."""
+    tables.ensure_tables(own.settings, tables.GOLD)
+    gold.run(spark, own.settings, "gold")
+    return own
+
+
+@pytest.mark.soak
+def test_a_range_is_judged_by_the_rules_of_today(spark: SparkSession, followed: Lake) -> None:
+    """What reaches over its edges follows: first rows of ids, late rows, versions, windows, sessions, balances."""
+    before = oracle.Transactions(followed.log.judged("transactions"))
+    followed.backfill(spark, 2, 59.5)
+    after = followed.check()
+    assert after.first.keys() > before.first.keys()
+    assert after.late != before.late
+    assert any(after.first[name] != row for name, row in before.first.items()), "no row became the first of an id that was there"
+
+
+@pytest.mark.soak
+def test_a_backfill_that_dies_beside_the_live_flow(spark: SparkSession, followed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the range are damaged; the first step dies between two tables; a live run ends it, and dies between two tables itself."""
+    before = oracle.Transactions(followed.log.judged("transactions"))
+    followed.damage(2, 150, random.Random(5))
+    with monkeypatch.context() as patch:
+        patch.setattr(sinks, "kill_point", killed_at("after silver.transactions"))
+        with pytest.raises(Killed):
+            followed.backfill(spark, 2, 150.5)
+    with pytest.raises(LedgerError, match="stopped halfway"):
+        backfills.refuse_halfway(followed.settings)
+
+    backfill.finish_halfway(followed.settings, "live", lambda: spark)
+    with monkeypatch.context() as patch:
+        patch.setattr(sinks, "kill_point", killed_at("after silver.transactions"))
+        with pytest.raises(LedgerError, match=r"silver\.transactions stopped"):
+            followed.take(spark, range(6, 7), random.Random(4), judged_newer=True)
+    followed.backfill(spark, 2, 150.5)
+    after = followed.check()
+    assert after.first.keys() > before.first.keys()
+    rows = sorted(lake.rows_of(followed.settings, tables.BACKFILLS), key=lambda row: row["number"])
+    steps = [(row["state"], row["part"], row["run_id"]) for row in rows]
+    halfway = [("begun", "transactions", "backfill"), ("begun", "transactions", "live"), ("done", "transactions", "live")]
+    assert steps[steps.index(halfway[0]) :][:3] == halfway
+    assert [state for state, *_ in steps].count("started") == [state for state, *_ in steps].count("finished") == 1
+    assert len({row["step_start"] for row in rows if row["part"] == "transactions"}) == 2
+
+
+def test_silver_of_a_range_is_judged_by_the_rules_of_today(spark: SparkSession, own: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dry run tells how many rows that changes, and writes nothing, the record of backfills included."""
+
+    def versions() -> dict[str, int]:
+        every = (*tables.SILVER_OWNED, *tables.GOLD, tables.BACKFILLS, tables.REDRIVES)
+        return {table.name: DeltaTable(str(table.path(own.settings))).version() for table in every}
+
+    tables.ensure_tables(own.settings, tables.GOLD)
+    before, only = versions(), ("silver.transactions", "gold.daily_totals")
+    now = {row["transaction_id"]: row for row in lake.rows_of(own.settings, tables.SILVER_TRANSACTIONS)}
+    times = [json.loads(row["value"] or b"")["eventTime"] - START for row in own.log.bronze["transactions"]]
+    dry_run.run(own.settings, Order(at(2), at(150.5), only), lambda: spark)
+    told = capsys.readouterr().out.splitlines()
+    assert versions() == before
+    assert not (own.settings.checkpoints / "backfill-dry-run").exists()
+
+    own.judge_newer(2, 150.5, only)
+    staged = stage(spark, own.settings, TOPICS[0], read_rules("transactions"), at(2), at(150.5), own.settings.home / "staged")
+    rebuilt = rebuild_silver(spark, own.settings, staged, at(2), at(150.5), "run", lambda _: None)
+    wanted = cases.assert_silver(own.settings, own.log).first
+    differing = [id_ for id_ in now.keys() | wanted.keys() if id_ not in now or oracle.place(now[id_]) != oracle.place(wanted[id_])]
+    assert rebuilt.changed[tables.SILVER_TRANSACTIONS] == len(differing) > 0
+    here = sum(at(2) <= row["event_at"] < at(150.5) for row in now.values())
+    others = (tables.TRANSACTIONS_DUPLICATES, tables.TRANSACTIONS_QUARANTINE, tables.TRANSACTIONS_LATE)
+    assert set(told[1:]) >= {
+        f"  bronze.transactions: {sum(2 * MINUTE <= time < 150.5 * MINUTE for time in times)} rows to judge, on 2 days",
+        f"  silver.transactions: {here} rows in 1 of 1 files, {len(differing)} rows would change",
+        "  gold.daily_totals: 0 windows in 0 of 0 files",
+    }
+    assert all(
+        any(f" {table.name}: " in line and f"{rebuilt.changed[table]} rows would change" in line for line in told) for table in others
+    )
+    assert not any("silver.customers" in line or "gold.sliding" in line for line in told)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(8))
+def test_random_ranges_deaths_and_live_runs(spark: SparkSession, followed: Lake, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whatever is rebuilt in whatever order, and wherever it dies: the tables are those of a pipeline that judged each range so."""
+    chance = random.Random(seed)
+    points = [f"{when} {table.name}" for table in (*tables.SILVER, *tables.GOLD) for when in ("before", "after")]
+    for number in range(3):
+        first, last = sorted(chance.sample(range(-5, 210), 2))
+        if chance.random() < 0.7:
+            followed.damage(0, 200, chance)
+            first, last = -5, 205
+        with monkeypatch.context() as patch:
+            patch.setattr(sinks, "kill_point", killed_at(chance.choice(points)))
+            with suppress(Killed):
+                followed.backfill(spark, first, last)
+        if chance.random() < 0.5:
+            backfill.finish_halfway(followed.settings, "live", lambda: spark)
+            with monkeypatch.context() as patch, suppress(LedgerError):
+                patch.setattr(sinks, "kill_point", killed_at(chance.choice([*points, "nowhere"])))
+                followed.take(spark, range(6 + number, 7 + number), chance, judged_newer=True)
+        followed.backfill(spark, first, last)
+        followed.check()

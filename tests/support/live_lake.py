@@ -1,0 +1,79 @@
+"""What tests of the live queries share: a session with their settings, one pass of the live application, and what it left."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.lake import sinks, tables
+from spark_jobs.live import fingerprint, savepoints, upgrade
+from spark_jobs.live.queries import BY_NAME, QUERIES, LiveQuery
+from spark_jobs.live.running import Intake, Live, build
+from spark_jobs.runtime.session import state_conf
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import to_micros
+from spark_jobs.service import run_loop
+from tests.support import lake
+from tests.support.frames import at
+from tests.support.rows import Record, message
+
+DAILY, PAIRS = BY_NAME["daily_totals"], BY_NAME["debit_credit_pairs"]
+
+
+@contextmanager
+def live_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of the tests, with the settings of the live queries; one partition of state."""
+    with sinks.configured(spark, state_conf() | {"spark.sql.shuffle.partitions": "1"}):
+        yield spark
+
+
+@contextmanager
+def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session for live queries, of which there are but two: daily_totals and debit_credit_pairs."""
+    with live_session(spark), pytest.MonkeyPatch.context() as patch:
+        for module in (savepoints, upgrade):
+            patch.setattr(module, "QUERIES", (DAILY, PAIRS))
+        yield spark
+
+
+def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] = QUERIES) -> None:
+    """What `run live --available-now` does, of some queries."""
+    tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
+    intake = Intake(spark, settings, available_now=True)
+    assert run_loop.live([intake], lambda _: None, lambda: False)
+    assert intake.error is None, intake.error
+    lives = [Live(spark, settings, query, intake, available_now=True) for query in queries]
+    assert not lives or run_loop.live(lives, lambda _: None, lambda: False)
+    for query in lives:
+        assert query.error is None, query.error
+    assert all(query.is_at_rest and not query.is_behind for query in lives)  # a stop has nothing to wait for
+
+
+def arrive(settings: Settings, batch: int, *rows: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> None:
+    """A bronze batch of valid transactions: (id, event time), and what else differs."""
+    lake.arrive(settings, "transactions", batch, [record(*row) for row in rows])
+
+
+def record(name: str, time: str, fields: Mapping[str, Any] = MappingProxyType({})) -> Record:
+    """A valid transaction of an event time (UTC)."""
+    return message("transactions", transactionId=name, eventTime=to_micros(at(time)) // 1000, **fields)
+
+
+def fingerprint_of(live: SparkSession, settings: Settings, query: LiveQuery, lateness: int = 10) -> fingerprint.Fingerprint:
+    """The fingerprint of a query, of this test or of the product."""
+    return fingerprint.take(query, build(live, settings, query), lateness)
+
+
+def rows(settings: Settings) -> dict[str, Counter[str]]:
+    """All rows of all live tables, by table."""
+    return {table.name: Counter(map(str, lake.rows_of(settings, table))) for table in tables.LIVE}
+
+
+def written(settings: Settings, query: LiveQuery) -> Counter[tuple[str, int, str]]:
+    """Day, transactions and amount of each row of a table of totals."""
+    found = lake.rows_of(settings, query.table)
+    return Counter((f"{row['window_start']:%Y-%m-%d}", row["transactions"], str(row["amount"])) for row in found)
