@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -100,21 +101,17 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
     number = last_number(settings, table) + 1 if spool.new_rows else None
     # A commit without a new batch belongs to the batches before it (`written.version_upto`).
     told = {"application": application, **({"batch": number} if number else {})}
-    _commit(settings, table, spool, number, told, Transaction(_APPLICATION, number) if number else None)
+    _commit(settings, table, spool, number, told, Txn(_APPLICATION, number) if number else None)
     return number
 
 
 def append_planned(settings: Settings, table: Table, spool: Spool, upto: int, number: int) -> None:
     """Append what the stream's batch `upto`, by its own count, brings: as the table's batch `number`. For the stream itself."""
-    _commit(settings, table, spool, number, {"application": STREAM, "batch": number}, Transaction(STREAM, upto))
+    _commit(settings, table, spool, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
 
 
-def _commit(
-    settings: Settings, table: Table, spool: Spool, number: int | None, told: Mapping[str, Any], transaction: Transaction | None
-) -> None:
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(told)}, app_transactions=[transaction] if transaction else None
-    )
+def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, told: Mapping[str, Any], txn: Txn | None) -> None:
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(told)}, app_transactions=[Transaction(*txn)] if txn else None)
     schema = pa.schema(table.delta_schema().to_arrow())
     rows = pa.RecordBatchReader.from_batches(schema, _complete(spool.read(), schema, number, datetime.now(UTC)))
     kill_point(f"before {table.name}")

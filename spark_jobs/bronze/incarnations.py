@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from spark_jobs import control
 from spark_jobs.bronze.offsets import Positions
 from spark_jobs.lake.tables import TOPICS
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 
 _FIRST = "first met"
@@ -52,4 +53,4 @@ def record(settings: Settings, life: Incarnation, who: str | None = None, why: s
         "why": why,
         "recorded_at": datetime.now(UTC),
     }
-    control.append(settings, TOPICS, [row], once=(f"incarnations of {life.topic}", life.number))
+    control.append(settings, TOPICS, [row], once=Txn(f"incarnations of {life.topic}", life.number))

@@ -15,6 +15,7 @@ from spark_jobs.bronze.pace import FIRST, Pace, next_limit
 from spark_jobs.bronze.resume_state import make_topics
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service.query_loop import Batch, KeptQuery
 
@@ -133,7 +134,7 @@ class Stream(KeptQuery):
                     known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
                     rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
                 most = sum(map(len, planned.values()))
-                sinks.append_batches(rows, self._settings, self.table, additions.STREAM, count, batch=count + lift, at_most=most)
+                sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), batch=count + lift, at_most=most)
             self._batch = count + lift
 
         return append

@@ -12,6 +12,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from spark_jobs.lake import leases, schema
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 
 ROLLED_BACK = "rolled back"  # the transaction identifier of a roll-back; its number is the generation that begins with it
@@ -58,21 +59,21 @@ def count(table: DeltaTable) -> int:
     return int(query(table, "select count(*) as n from t")["n"][0].as_py())
 
 
-def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
+def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:
     """Append rows in one commit, under the table's lease.
 
-    `once` = (application, version) makes a repetition a no-op, as Delta's transaction identifiers do.
+    `once` makes a repetition a no-op, as Delta's transaction identifiers do.
     """
     with leases.hold(settings, [table], owner=f"append to {table.name}"):
         append_held(settings, table, rows, once)
 
 
-def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: tuple[str, int] | None = None) -> None:
+def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
     ensure_tables(settings, [table], is_held=True)
     target = DeltaTable(str(table.path(settings)))
-    done = target.transaction_version(once[0]) if once else None
-    if once and done is not None and done >= once[1]:
+    done = target.transaction_version(once.application) if once else None
+    if once and done is not None and done >= once.version:
         return
     properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
     data = rows.cast(_schema(table)) if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=_schema(table))

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from expectations.row_rules import RuleError, RuleSet, parse_rules, read_rules
 from spark_jobs import control
 from spark_jobs.lake.tables import BATCHES, RULE_SETS, Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 
@@ -57,12 +58,12 @@ def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
     return parse_rules(topic, text)
 
 
-def begin(settings: Settings, application: str, table: Table, rules: RuleSet, last: int) -> None:
-    """Note, before the first write, by which rules the batches up to `last` of a silver table were judged.
+def begin(settings: Settings, txn: Txn, table: Table, rules: RuleSet) -> None:
+    """Note, before the first write, by which rules the batches of a silver table were judged, up to the one that `txn` names.
 
     The note is a transaction identifier in a commit of control.batches that brings no row.
     """
-    control.append(settings, BATCHES, [], once=(_mark(application, table, rules.version), last))
+    control.append(settings, BATCHES, [], once=Txn(_mark(txn.application, table, rules.version), txn.version))
 
 
 def begun(settings: Settings, application: str, topic: str, table: Table) -> Begun | None:

@@ -19,6 +19,7 @@ from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import has_changes_from, is_upkeep
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
@@ -60,23 +61,23 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
             done = sinks.applied(settings, table, application)
             if table in targets and (done is None or done < changes.last):
                 silver = _silver_in_time(feed.sparkSession, settings, application, changes.last)
-                _take(changes.after(done or 0), inputs(silver, settings), settings, table, application, changes.last, changes.count)
+                _take(changes.after(done or 0), inputs(silver, settings), settings, table, Txn(application, changes.last), changes.count)
         return changes.last
 
     _follow(spark, settings, tables.SILVER_TRANSACTIONS, tables_in_order(), application, take)
 
 
-def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, application: str, upto: int, count: int) -> None:
+def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn, count: int) -> None:
     """Apply a change: new rows are added to the sums, or appended; for all else the parts that they touch are made again."""
     strategy = table.strategy
     if change.only_added and isinstance(strategy, Rows):
         new = strategy.make(change.rows, change, given)
-        sinks.append_rows(new, settings, table, application=application, upto=upto, count=count)
+        sinks.append_rows(new, settings, table, txn, count=count)
     elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
         sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
-        sinks.merge_rows(sums, settings, table, application=application, upto=upto, on=table.keys, matched=dict(strategy.adds))
+        sinks.merge_rows(sums, settings, table, txn, on=table.keys, matched=dict(strategy.adds))
     else:
-        _amend(change, given, settings, table, application, upto)
+        _amend(change, given, settings, table, txn)
 
 
 def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: GoldTable) -> None:
@@ -94,7 +95,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
             rows = silver.join(feed.select(key).distinct(), on=key, how="left_semi")
             if done is None:
                 rows = rows.limit(0)  # rows that the table does not have yet come with the histories as they are now
-            _amend(Change(rows, rows, is_in_place=False), inputs(silver, settings), settings, table, application, last)
+            _amend(Change(rows, rows, is_in_place=False), inputs(silver, settings), settings, table, Txn(application, last))
         return last
 
     _follow(spark, settings, dimension, (table,), application, take)
@@ -125,9 +126,9 @@ def _upto(settings: Settings, version: int) -> int:
     return version
 
 
-def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, application: str, upto: int) -> None:
+def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
     present, wanted = table.strategy.parts(table, change, given)
-    sinks.merge_changes(sinks.changes_of(table, present, wanted), settings, table, application, upto)
+    sinks.merge_changes(sinks.changes_of(table, present, wanted), settings, table, txn)
 
 
 def _follow(
@@ -195,5 +196,5 @@ def _record(settings: Settings, run_id: str) -> None:
     rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in tables.GOLD]
     kill_point("before batches of gold")
     # Both only rise; a batch of nothing but bad rows changes no version.
-    control.append(settings, tables.BATCHES, rows, once=(control.application(settings, JOB), sum(versions.values()) + last))
+    control.append(settings, tables.BATCHES, rows, once=Txn(control.application(settings, JOB), sum(versions.values()) + last))
     kill_point("after batches of gold")

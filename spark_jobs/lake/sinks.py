@@ -1,8 +1,7 @@
 """Every write of the jobs that use Spark. Each is atomic and may be repeated.
 
-A write says how far it brings its table (`upto`: a bronze batch, or a version of the table it follows). Delta keeps that number
-in the same commit as the rows, as a transaction identifier; what a table has already is left out of the next write. So a crash
-between two tables, a lost checkpoint or another cut of the batches neither loses nor doubles a row.
+A write says how far it brings its table (txn.py). Delta keeps that in the same commit as the rows; what a table has already is left
+out of the next write. So a crash between two tables, a lost checkpoint or another cut of the batches neither loses nor doubles a row.
 """
 
 import json
@@ -17,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from spark_jobs.lake import ranges
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -43,47 +43,46 @@ def append_batches(
     rows: DataFrame,
     settings: Settings,
     table: Table,
-    application: str,
-    upto: int,
+    txn: Txn,
     batch: int | None = None,
     at_most: int | None = None,
 ) -> None:
     """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit.
 
-    `batch` is the last of these batches where they are numbered by something else than `upto` counts. `at_most` is how many rows
+    `batch` is the last of these batches where they are numbered by something else than `txn` counts. `at_most` is how many rows
     there can be, where the caller knows: few of them become one file, without a shuffle; more are written side by side.
     """
-    done = applied(settings, table, application) or 0
-    if done >= upto:
+    done = applied(settings, table, txn.application) or 0
+    if done >= txn.version:
         return
     new = rows.where(F.col("_batch") > done).select(*table.columns)
     if at_most is not None and at_most <= _MOST_IN_ONE_FILE:
         new = new.coalesce(1)
-    append_once(new, settings, table, application, upto, {"batch": upto if batch is None else batch})
+    append_once(new, settings, table, txn, {"batch": txn.version if batch is None else batch})
 
 
-def append_once(rows: DataFrame, settings: Settings, table: Table, application: str, upto: int, told: Mapping[str, int]) -> None:
+def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, told: Mapping[str, int]) -> None:
     """Append rows in one commit, which is skipped when it was done before; `told` goes into the commit's userMetadata."""
     kill_point(f"before {table.name}")
     (
         rows.select(*table.columns)
         .write.format("delta")
         .mode("append")
-        .option("txnAppId", application)
-        .option("txnVersion", upto)
-        .option("userMetadata", json.dumps({"application": application, **told}))
+        .option("txnAppId", txn.application)
+        .option("txnVersion", txn.version)
+        .option("userMetadata", json.dumps({"application": txn.application, **told}))
         .save(str(table.path(settings)))
     )
     kill_point(f"after {table.name}")
 
 
-def append_rows(rows: DataFrame, settings: Settings, table: Table, *, application: str, upto: int, count: int) -> None:
+def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, count: int) -> None:
     """Append rows (about `count`) in the table's order, in one commit that is skipped when it was done before."""
     kill_point(f"before {table.name}")
     ordered = in_order(rows.select(*table.columns), order_of(table), count)
-    metadata = json.dumps({"application": application, "upto": upto})
+    metadata = json.dumps({"application": txn.application, "upto": txn.version})
     writer = ordered.write.format("delta").mode("append").option("userMetadata", metadata)
-    writer.option("txnAppId", application).option("txnVersion", upto).save(str(table.path(settings)))
+    writer.option("txnAppId", txn.application).option("txnVersion", txn.version).save(str(table.path(settings)))
     kill_point(f"after {table.name}")
 
 
@@ -91,9 +90,8 @@ def merge_rows(
     rows: DataFrame,
     settings: Settings,
     table: Table,
+    txn: Txn,
     *,
-    application: str,
-    upto: int,
     on: Sequence[str],
     matched: dict[str, str] | None = None,
     deletes_where: str | None = None,
@@ -105,7 +103,7 @@ def merge_rows(
     `deletes_where` is a condition on `s` under which the existing row goes and none is added. `within` holds for every row of `t` that
     any of `s` matches: the rest of the table is not read.
     """
-    if (done := applied(settings, table, application)) is not None and done >= upto:
+    if (done := applied(settings, table, txn.application)) is not None and done >= txn.version:
         return
     kill_point(f"before {table.name}")
     spark = rows.sparkSession
@@ -117,7 +115,7 @@ def merge_rows(
     keep = f"not coalesce({deletes_where}, false)" if deletes_where else "true"
     values: dict[str, str | Column] = {f"`{name}`": f"s.`{name}`" for name in table.columns}
     updates: dict[str, str | Column] = {f"`{name}`": value for name, value in matched.items()} if matched else values
-    with _transaction(spark, application, upto):
+    with _transaction(spark, txn):
         merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(keep, values=values).execute()
     kill_point(f"after {table.name}")
 
@@ -162,21 +160,20 @@ def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame
     return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).localCheckpoint()
 
 
-def merge_changes(changed: DataFrame, settings: Settings, table: Table, application: str, upto: int) -> None:
+def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn) -> None:
     """Write a `difference`. Of a gold table whose rows have a time no more is read than the hours, or days, of those that change."""
     time, within = merge_time(table), None
     if time:
         unit = ranges.DAY if time == "day" else ranges.HOUR
         numbers = changed.agg(F.collect_set(ranges.number(time, unit)).alias("numbers")).collect()[0]["numbers"]
         within = ranges.among(f"t.{time}", numbers, unit)
-    keys = merge_keys(table)
-    merge_rows(changed, settings, table, application=application, upto=upto, on=keys, deletes_where="s._is_gone", within=within)
+    merge_rows(changed, settings, table, txn, on=merge_keys(table), deletes_where="s._is_gone", within=within)
 
 
-def _transaction(spark: SparkSession, application: str, upto: int) -> AbstractContextManager[None]:
+def _transaction(spark: SparkSession, txn: Txn) -> AbstractContextManager[None]:
     """MERGE has no option for a transaction identifier, but honours the session's (which stays set until it is unset)."""
-    user_metadata = json.dumps({"application": application, "upto": upto})
-    conf = {f"{_TXN}AppId": application, f"{_TXN}Version": str(upto)}
+    user_metadata = json.dumps({"application": txn.application, "upto": txn.version})
+    conf = {f"{_TXN}AppId": txn.application, f"{_TXN}Version": str(txn.version)}
     return configured(spark, conf | {"spark.databricks.delta.commitInfo.userMetadata": user_metadata})
 
 

@@ -18,6 +18,7 @@ from spark_jobs.control import scope
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, intake, offset_logs, places
 from spark_jobs.live.queries import INTAKE, LiveQuery
@@ -110,11 +111,11 @@ class Intake(_LiveStream):
         return sinks.applied(self._settings, LIVE_TRANSACTIONS, self._application) or 0
 
     def _process(self, judged: DataFrame, first: int, last: int) -> None:
-        spark, settings, application = judged.sparkSession, self._settings, self._application
+        spark, settings, txn = judged.sparkSession, self._settings, Txn(self._application, last)
         if last <= self._begun:  # a run that died has written what it refused: it stands, whatever rules and lateness say now
             within = F.col("_batch").between(first, last)
             bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
-            sinks.append_batches(intake.not_refused(bronze, refused).coalesce(1), settings, LIVE_TRANSACTIONS, application, last)
+            sinks.append_batches(intake.not_refused(bronze, refused).coalesce(1), settings, LIVE_TRANSACTIONS, txn)
             self._newest = _newest(settings, last)
             return
         marks, newest = intake.watermarks(judged, self._newest, settings.allowed_lateness_seconds)
@@ -127,8 +128,8 @@ class Intake(_LiveStream):
         decided = intake.decide(judged, marks, known).localCheckpoint()
         # The rows of the position come last: a crash before them repeats the batch, and finds the refused ones written.
         if not intake.refused(decided).isEmpty():
-            sinks.append_batches(intake.refused(decided).coalesce(1), settings, LIVE_REFUSED, application, last)
-        sinks.append_batches(intake.accepted(decided).coalesce(1), settings, LIVE_TRANSACTIONS, application, last)
+            sinks.append_batches(intake.refused(decided).coalesce(1), settings, LIVE_REFUSED, txn)
+        sinks.append_batches(intake.accepted(decided).coalesce(1), settings, LIVE_TRANSACTIONS, txn)
         self._newest = newest
         self._watermark = to_text(marks[-1][1]) if marks else ""
 
@@ -160,7 +161,7 @@ class Live(_LiveStream):
             held = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
                 if held.count():
-                    sinks.append_once(held.coalesce(1), self._settings, table, generation.application, number, {"live_batch": number})
+                    sinks.append_once(held.coalesce(1), self._settings, table, Txn(generation.application, number), {"live_batch": number})
             finally:
                 held.unpersist()
 

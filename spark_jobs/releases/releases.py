@@ -14,6 +14,7 @@ from spark_jobs.control.scope import newest_batch
 from spark_jobs.control.verdicts import newest_verdicts
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BRONZE, BY_NAME, FOLLOWERS, GOLD, LAYERS, RELEASES, SILVER, Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.kill_points import kill_point
@@ -55,7 +56,7 @@ def publish(settings: Settings) -> int:
         rows = [_row(settings, number, table, verdicts) for table in BY_NAME.values()]
         now = datetime.now(UTC)
         kill_point("before a release")
-        control.append_held(settings, RELEASES, [row | {"released_at": now} for row in rows], once=("release", number))
+        control.append_held(settings, RELEASES, [row | {"released_at": now} for row in rows], once=Txn("release", number))
         kill_point("after a release")
     log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
     return number

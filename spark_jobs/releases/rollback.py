@@ -37,6 +37,7 @@ from spark_jobs.lake.tables import (
     Table,
     ensure_tables,
 )
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import hold_same_rows, set_back
 from spark_jobs.releases.releases import find_release
 from spark_jobs.runtime.kill_points import kill_point
@@ -87,7 +88,7 @@ def finish(settings: Settings) -> None:
         _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
         _restore_verdicts(settings, decision, released)
         kill_point("before the roll-back is done")
-        control.append(settings, DECISIONS, [], once=(control.ROLLED_BACK, number))
+        control.append(settings, DECISIONS, [], once=Txn(control.ROLLED_BACK, number))
     log.info(
         "silver and gold are back at release %d: run silver, or trigger the DAG medallion, to take the later batches again",
         decision["release_id"],
@@ -176,4 +177,4 @@ def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: di
             now = {"layer": layer, "table": table.name, "suite": table.name, "success": True, "_judged_at": moment}
             head = (version or 0) if layer == "bronze" else _head(settings, table)
             again.append(passed | now | {"version": head, "run_id": f"roll back {decision['generation']}"})
-    control.append(settings, QUALITY_RESULTS, again, once=("roll back", int(decision["generation"])))
+    control.append(settings, QUALITY_RESULTS, again, once=Txn("roll back", int(decision["generation"])))

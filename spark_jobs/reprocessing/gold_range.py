@@ -12,6 +12,7 @@ from spark_jobs.gold.ranges import Range
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 
 APPLICATION = "gold backfill"
@@ -40,5 +41,5 @@ def rebuild_gold(
             on_write()
             number = (sinks.applied(settings, table, application) or 0) + 1
             with sinks.configured(spark, SMALL_PAGES):
-                sinks.merge_changes(difference, settings, table, application, number)
+                sinks.merge_changes(difference, settings, table, Txn(application, number))
     return changed

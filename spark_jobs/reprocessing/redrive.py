@@ -16,6 +16,7 @@ from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
@@ -58,9 +59,9 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     for table, changed in changes.writes:
         if table == topic.silver or not changed.isEmpty():  # a re-drive is known by the version that it gives the silver table
             number += 1
-            sinks.merge_changes(changed, settings, table, application, number)
+            sinks.merge_changes(changed, settings, table, Txn(application, number))
     outcomes.record(anew, found, plan.rule, run_id)
-    sinks.merge_changes(quarantine, settings, topic.quarantine, application, number + 1)
+    sinks.merge_changes(quarantine, settings, topic.quarantine, Txn(application, number + 1))
 
 
 def _judge(rows: Rejudged, bronze: DataFrame) -> tuple[DataFrame, Changes]:

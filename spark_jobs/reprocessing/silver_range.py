@@ -20,6 +20,7 @@ from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.rejudge import Rejudged
 from spark_jobs.runtime.settings import Settings
@@ -145,7 +146,7 @@ class _Rebuild:
                 number += 1
                 if on_write:
                     on_write(newest)
-                    sinks.merge_changes(difference, self.settings, table, self.application, number)
+                    sinks.merge_changes(difference, self.settings, table, Txn(self.application, number))
         if on_write and not told.isEmpty():
             outcomes.record(rows, told, APPLICATION, run_id)
         return Rebuilt(count, changed, newest)

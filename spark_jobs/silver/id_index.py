@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 from spark_jobs.control import scope
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import SILVER_TRANSACTIONS, TRANSACTION_IDS
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.judge import is_valid
 
@@ -35,13 +36,13 @@ def catch_up(spark: SparkSession, settings: Settings, application: str, upto: in
     done = sinks.applied(settings, TRANSACTION_IDS, application) or 0
     if done < min(upto, scope.newest_batch(settings, SILVER_TRANSACTIONS) or 0):
         rows = sources.read_table(spark, settings, SILVER_TRANSACTIONS).where(F.col("_batch").between(done + 1, upto))
-        add_entries(rows, settings, application, upto)
+        add_entries(rows, settings, Txn(application, upto))
 
 
-def add_entries(rows: DataFrame, settings: Settings, application: str, upto: int) -> None:
+def add_entries(rows: DataFrame, settings: Settings, txn: Txn) -> None:
     """Append the entries of rows of silver.transactions, if the application has not brought the index that far before."""
     with sinks.configured(rows.sparkSession, LARGE_PAGES):
-        sinks.append_batches(entries(rows, "_batch"), settings, TRANSACTION_IDS, application, upto)
+        sinks.append_batches(entries(rows, "_batch"), settings, TRANSACTION_IDS, txn)
 
 
 def entries(rows: DataFrame, *others: str) -> DataFrame:

@@ -14,6 +14,7 @@ from expectations.row_rules import read_rules
 from spark_jobs import control
 from spark_jobs.control import backfills, corrections, rule_sets, scope
 from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros
@@ -84,12 +85,13 @@ def take_transactions(spark: SparkSession, settings: Settings, run_id: str) -> S
             (tables.TRANSACTIONS_QUARANTINE, marked.where(~is_valid()), sums["quarantined"]),
             (tables.TRANSACTIONS_LATE, transactions.late_rows(marked.where("is_first"), watermarks, rows.sparkSession), len(watermarks)),
         )
-        rule_sets.begin(settings, application, tables.SILVER_TRANSACTIONS, rules, last)
+        txn = Txn(application, last)
+        rule_sets.begin(settings, txn, tables.SILVER_TRANSACTIONS, rules)
         if sums["output"]:
-            id_index.add_entries(first_rows, settings, application, last)
+            id_index.add_entries(first_rows, settings, txn)
         for table, output, is_some in outputs:
             if is_some:
-                sinks.append_batches(output, settings, table, application, last)
+                sinks.append_batches(output, settings, table, txn)
         newest = max((at for at in (before, *(from_micros(row["newest"]) for row in counts)) if at is not None), default=None)
         _record(settings, run_id, application, tables.SILVER_TRANSACTIONS, first, last, rules.version, sums, newest)
         id_index.compact(rows.sparkSession, settings)
@@ -129,14 +131,15 @@ def take_dimension(
         after = history.with_outcomes(messages.unionByName(taken), dimension).localCheckpoint()
         outcomes = _count(after)
         outcomes.subtract(_count(history.with_outcomes(messages, dimension)))
-        rule_sets.begin(settings, application, silver, rules, last)
+        txn = Txn(application, last)
+        rule_sets.begin(settings, txn, silver, rules)
         if facts["quarantined"]:
-            sinks.append_batches(history.quarantined(new, dimension, rules), settings, quarantine, application, last)
+            sinks.append_batches(history.quarantined(new, dimension, rules), settings, quarantine, txn)
         wanted = history.versions(after, dimension).select(*silver.columns)
         present = sources.read_table(spark, settings, silver).join(
             touched.select(F.col("key").cast("string").alias(dimension.key)), on=dimension.key, how="left_semi"
         )
-        sinks.merge_changes(sinks.difference(present, wanted, on=silver.keys), settings, silver, application, last)
+        sinks.merge_changes(sinks.difference(present, wanted, on=silver.keys), settings, silver, txn)
         sums = facts | {name: outcomes[outcome] for name, outcome in _OUTCOMES.items()}
         _record(settings, run_id, application, silver, first, last, rules.version, sums, None)
 
@@ -179,7 +182,7 @@ def _record(
     row = {"run_id": run_id, "job": "silver", "table": table.name, "first_batch": first, "last_batch": last}
     row |= {"duplicates": 0, "superseded": 0, "no_change": 0, **sums}
     row |= {"rules_version": rules_version, "finished_at": datetime.now(UTC), "_newest_event_at": newest}
-    control.append(settings, tables.BATCHES, [row], once=(f"{application}/{table.name}", last))
+    control.append(settings, tables.BATCHES, [row], once=Txn(f"{application}/{table.name}", last))
     kill_point(f"after batches of {table.name}")
 
 

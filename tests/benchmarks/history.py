@@ -25,6 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.session import start_session
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.silver import id_index
@@ -82,7 +83,7 @@ def make_history(settings_of: dict[str, str], count: int, new_rows: int) -> None
     for name, value in id_index.SESSION.items():
         spark.conf.set(name, value)
     rows = sinks.in_order(history_rows(spark, count), tables.ARRIVAL, count)
-    sinks.append_batches(rows, settings, tables.SILVER_TRANSACTIONS, "silver", 1)
+    sinks.append_batches(rows, settings, tables.SILVER_TRANSACTIONS, Txn("silver", 1))
     id_index.catch_up(spark, settings, "silver", 1)
     spark.stop()
     done = {"job": "silver", "table": "silver.transactions", "first_batch": 1, "last_batch": 1}

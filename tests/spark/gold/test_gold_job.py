@@ -17,6 +17,7 @@ from spark_jobs.gold import job
 from spark_jobs.gold.tables import district_minutes
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import aging
@@ -121,7 +122,7 @@ class Silver:
     def _merge(self, table: Table, rows: list[Row], on: tuple[str, ...]) -> None:
         names, self._commits = [*table.columns, "_is_gone"], self._commits + 1
         changed = frame(self.spark, f"{table.ddl}, _is_gone boolean", [tuple(row.get(name) for name in names) for row in rows])
-        sinks.merge_rows(changed, self.settings, table, application="test", upto=self._commits, on=on, deletes_where="s._is_gone")
+        sinks.merge_rows(changed, self.settings, table, Txn("test", self._commits), on=on, deletes_where="s._is_gone")
 
 
 def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +213,7 @@ def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(spark: Spar
     silver.put(dimension, before)
     control.append(settings, tables.DECISIONS, [{"choice": "roll back", "generation": 2}])
     for application in ("gold/2", f"gold/2 {dimension.name}"):
-        sinks.merge_rows(frame(spark, table.ddl, []), settings, table, application=application, upto=1, on=table.keys)
+        sinks.merge_rows(frame(spark, table.ddl, []), settings, table, Txn(application, 1), on=table.keys)
 
     job.follow_dimension(spark, settings, dimension, table)
     assert not settings.checkpoints.exists()

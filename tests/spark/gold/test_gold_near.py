@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import control
 from spark_jobs.gold import job
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.upkeep import maintenance
 from tests.spark.gold.test_gold_job import silver_rows
@@ -72,7 +73,7 @@ def test_rows_are_marked_counted_without_them_and_joined_in_the_order_of_time(sp
         changes = sinks.changes_of(table, frame(spark, table.ddl, runs[0] if upto == 2 else []), frame(spark, table.ddl, rows))
         if upto == 2:
             changes = changes.where("not _is_gone")
-        sinks.merge_changes(changes, settings, table, "test", upto)
+        sinks.merge_changes(changes, settings, table, Txn("test", upto))
     delta = DeltaTable(str(table.path(settings)))
     assert (delta.count(), control.count(delta), len(delta.file_uris())) == (7, 6, 3)  # the first file is there, less one row
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import Table, ensure_tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.frames import assert_same, frame
@@ -38,23 +39,23 @@ def version(home: Settings, table: Table) -> int:
 def test_appended_batches_are_there_once_however_they_are_cut(spark: SparkSession, home: Settings) -> None:
     assert sinks.applied(home, LOG, "job") is None
     for numbers, commits in (((1, 2), 1), ((1, 2), 1), ((1,), 1), ((1, 2, 3), 2), ((2, 3, 5), 3), ((4, 5), 3)):
-        sinks.append_batches(batches(spark, *numbers), home, LOG, "job", upto=max(numbers))
+        sinks.append_batches(batches(spark, *numbers), home, LOG, Txn("job", max(numbers)))
         assert version(home, LOG) == commits
     assert sinks.applied(home, LOG, "job") == 5
     assert_same(sources.read_table(spark, home, LOG), batches(spark, 1, 2, 3, 5))
 
 
 def test_an_empty_append_moves_the_table_on_and_applications_do_not_hinder_each_other(spark: SparkSession, home: Settings) -> None:
-    sinks.append_batches(batches(spark), home, LOG, "job", upto=4)
-    sinks.append_batches(batches(spark, 3, 4), home, LOG, "job", upto=4)
-    sinks.append_batches(batches(spark, 1), home, LOG, "another job", upto=1)
+    sinks.append_batches(batches(spark), home, LOG, Txn("job", 4))
+    sinks.append_batches(batches(spark, 3, 4), home, LOG, Txn("job", 4))
+    sinks.append_batches(batches(spark, 1), home, LOG, Txn("another job", 1))
     assert (sinks.applied(home, LOG, "job"), sinks.applied(home, LOG, "another job")) == (4, 1)
     assert_same(sources.read_table(spark, home, LOG), batches(spark, 1))
 
 
 def test_a_merge_counts_once_and_only_in_its_columns(spark: SparkSession, home: Settings) -> None:
     def merge(rows: list[tuple[str | None, int, str | None]], upto: int) -> None:
-        sinks.merge_rows(frame(spark, SUMS.ddl, rows), home, SUMS, application="job", upto=upto, on=SUMS.keys, matched=ADD)
+        sinks.merge_rows(frame(spark, SUMS.ddl, rows), home, SUMS, Txn("job", upto), on=SUMS.keys, matched=ADD)
 
     merge([("x", 1, "new"), (None, 5, "a null key is a key")], 3)
     merge([("x", 1, "again")], 3)
@@ -74,20 +75,20 @@ def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession
     changes = sinks.difference(frame(spark, SUMS.ddl, before), frame(spark, SUMS.ddl, after), on=SUMS.keys)
     assert_same(changes, frame(spark, change, expected))
     rows = frame(spark, SUMS.ddl, before)
-    sinks.merge_rows(rows, home, SUMS, application="job", upto=1, on=SUMS.keys)
-    sinks.merge_rows(changes, home, SUMS, application="job", upto=2, on=SUMS.keys, deletes_where="s._is_gone")
+    sinks.merge_rows(rows, home, SUMS, Txn("job", 1), on=SUMS.keys)
+    sinks.merge_rows(changes, home, SUMS, Txn("job", 2), on=SUMS.keys, deletes_where="s._is_gone")
     assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, after))
 
 
 def test_a_write_that_fails_leaves_nothing_and_can_be_repeated(spark: SparkSession, home: Settings) -> None:
     """Two rows of one key: the merge fails as a whole, and its mark does not stay in the session."""
     twice = frame(spark, SUMS.ddl, [("x", 1, "a"), ("x", 2, "b")])
-    sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 0, None)]), home, SUMS, application="job", upto=1, on=SUMS.keys)
+    sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 0, None)]), home, SUMS, Txn("job", 1), on=SUMS.keys)
     with pytest.raises(Exception, match="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"):
-        sinks.merge_rows(twice, home, SUMS, application="job", upto=2, on=SUMS.keys)
+        sinks.merge_rows(twice, home, SUMS, Txn("job", 2), on=SUMS.keys)
     assert sinks.applied(home, SUMS, "job") == 1
-    sinks.append_batches(batches(spark, 1), home, LOG, "job", upto=1)
-    sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 3, None)]), home, SUMS, application="job", upto=2, on=SUMS.keys)
+    sinks.append_batches(batches(spark, 1), home, LOG, Txn("job", 1))
+    sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 3, None)]), home, SUMS, Txn("job", 2), on=SUMS.keys)
     assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, [("x", 3, None)]))
 
 

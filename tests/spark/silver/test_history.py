@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.silver.history import ACCOUNTS, CUSTOMERS, classify_messages, judge_messages, versions
 from tests.support.frames import assert_same, at, frame, values
@@ -237,6 +238,6 @@ def test_merged_step_by_step_a_table_ends_with_the_same_history(spark: SparkSess
     for upto in (150, 300):
         found = versions(classify_messages(judged.where(F.col("_offset") < upto), ACCOUNTS), ACCOUNTS).select(*table.columns)
         changes = sinks.difference(sources.read_table(spark, home, table), found, on=table.keys).localCheckpoint()
-        sinks.merge_rows(changes, home, table, application="test", upto=upto, on=table.keys, deletes_where="s._is_gone")
+        sinks.merge_rows(changes, home, table, Txn("test", upto), on=table.keys, deletes_where="s._is_gone")
     assert changes.where("_is_gone").count() > 0
     assert_same(sources.read_table(spark, home, table).select(*HISTORY_COLUMNS), frame(spark, HISTORY, wanted(messages)[1]))

@@ -17,6 +17,7 @@ from spark_jobs.bronze import additions
 from spark_jobs.control import scope
 from spark_jobs.lake import compaction, leases, sinks, sources, tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, TRANSACTION_IDS
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import operation_of
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -51,7 +52,7 @@ def append(spark: SparkSession, settings: Settings, batch: int, day: Any, at_mos
         F.lit(day).alias("_ingested_at"),
         F.lit(day.date()).alias("_ingested_on"),
     )
-    sinks.append_batches(rows, settings, BRONZE_TRANSACTIONS, additions.STREAM, batch, batch=batch, at_most=at_most)
+    sinks.append_batches(rows, settings, BRONZE_TRANSACTIONS, Txn(additions.STREAM, batch), batch=batch, at_most=at_most)
 
 
 def files(settings: Settings) -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ def test_the_ingestion_is_asked_and_goes_on_meanwhile(spark: SparkSession, setti
     for offset in (0, 1):
         row = {"_topic": "accounts", "_partition": 0, "_offset": offset, "_batch": offset + 1, "_ingested_on": DAYS[0].date()}
         rows = spark.createDataFrame([tuple(row.get(name) for name in schema.names)], schema)
-        sinks.append_batches(rows, settings, BRONZE_ACCOUNTS, additions.STREAM, offset + 1)
+        sinks.append_batches(rows, settings, BRONZE_ACCOUNTS, Txn(additions.STREAM, offset + 1))
     next(BRONZE_ACCOUNTS.path(settings).glob("*/*.parquet")).unlink()
     ended: list[str] = []
 
@@ -225,7 +226,7 @@ def test_a_change_feed_says_nothing_of_upkeep(spark: SparkSession, settings: Set
             schema = sources.read_table(spark, settings, table).withColumn("_batch", F.lit(1).cast("bigint")).schema
             values = {"transaction_id": f"T{batch}", "id_hash": batch, "_batch": batch}
             rows = spark.createDataFrame([tuple(values.get(name) for name in schema.names)], schema)
-            sinks.append_batches(rows, settings, table, "silver", batch)
+            sinks.append_batches(rows, settings, table, Txn("silver", batch))
 
     def changes(after: int) -> list[tuple[str, str, int]]:
         found: list[tuple[str, str, int]] = []

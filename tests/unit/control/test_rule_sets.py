@@ -10,6 +10,7 @@ from expectations.row_rules import FOLDER, RuleError, parse_rules, read_rules
 from spark_jobs import control
 from spark_jobs.control import rule_sets
 from spark_jobs.lake import tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 
@@ -120,7 +121,7 @@ def test_what_a_run_began_and_did_not_record_keeps_its_rules(home: Settings, rul
         put(rules, GOOD.replace('"1"', f'"{version}"'))
         rule_sets.register(home, ["accounts"])
         for batch in (last, last - 1):  # a repetition may take fewer batches at once
-            rule_sets.begin(home, "silver", tables.SILVER_ACCOUNTS, read_rules("accounts"), batch)
+            rule_sets.begin(home, Txn("silver", batch), tables.SILVER_ACCOUNTS, read_rules("accounts"))
         assert begun() == (last, version)
         assert (begun("silver/2"), begun(table=tables.SILVER_CUSTOMERS)) == (None, None)
         record(last - 1)

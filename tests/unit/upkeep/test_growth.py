@@ -15,6 +15,7 @@ from spark_jobs import control
 from spark_jobs.control.verdicts import verdicts_that_matter
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import AUDITS, BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
+from spark_jobs.lake.txn import Txn
 from spark_jobs.releases import archive, releases, retention
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -73,7 +74,7 @@ def judged(settings: Settings, run: int, now: datetime) -> None:
         verdicts.append(row | {"report": (settings.quality / f"data_docs/validations/{place}.html").as_uri()})
     control.append(settings, QUALITY_RESULTS, verdicts)
     named = [{"release_id": run, "released_at": now, "table": name, "version": run, "rows": 1, "last_batch": run} for name in BY_NAME]
-    control.append(settings, RELEASES, named, once=("release", run))
+    control.append(settings, RELEASES, named, once=Txn("release", run))
     done = {"run_id": run_id, "first_batch": run, "last_batch": run, "input": 1, "output": 1, "finished_at": now, "rules_version": "1"}
     control.append(settings, BATCHES, [done | {"job": "silver", "table": f"silver.{topic}"} for topic in ("transactions", "accounts")])
     log = settings.home / f"logs/dag_id=medallion/run_id={run_id}/task_id=silver/attempt=1.log"
@@ -114,7 +115,7 @@ def live(settings: Settings, clock: Clock, days: int) -> dict[str, tuple[int, in
                 "run_id": "scheduled__3",
             }
             control.append(settings, DECISIONS, [decided | {"layer": "silver", "who": "Ada", "why": "so"}])
-            control.append(settings, DECISIONS, [], once=(control.ROLLED_BACK, 2))  # and it was carried out
+            control.append(settings, DECISIONS, [], once=Txn(control.ROLLED_BACK, 2))  # and it was carried out
         if day % MAINTENANCE:
             continue
         clock.stamp(settings.warehouse, settings.quality, settings.home / "logs")

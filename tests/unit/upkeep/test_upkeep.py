@@ -24,6 +24,7 @@ from spark_jobs.lake.tables import (
     SILVER_TRANSACTIONS,
     Table,
 )
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.run import main
 from spark_jobs.runtime.errors import LedgerError
@@ -267,7 +268,7 @@ def test_control_tables_are_joined_without_a_jvm(settings: Settings, monkeypatch
     }
     for table, added in rows.items():
         for number, row in enumerate(added, start=1):
-            control.append(settings, table, [row], once=("x", number))
+            control.append(settings, table, [row], once=Txn("x", number))
     before = {table: sorted(map(str, control.read(settings, table).to_pylist())) for table in rows}
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: no_session())
