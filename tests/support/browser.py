@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from include.stack import airflow
 from include.stack.endpoints import read_endpoints
@@ -21,27 +21,34 @@ _OPTIONS = (
 
 
 @contextmanager
-def logged_in(home: Path) -> Iterator[Page]:
-    """A page of Airflow after the login as its one user; what it asks of other hosts than Airflow's fails. Skips without Chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+def chromium() -> Iterator[Browser]:
+    """The browser. Skips the test where there is none."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
         pytest.skip("found no chromium on the PATH, expected Debian's package of that name: apt-get install chromium")
-    url = read_endpoints(home)["airflow_url"]
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(_OPTIONS))
+        browser = playwright.chromium.launch(executable_path=executable, args=list(_OPTIONS))
         try:
-            context = browser.new_context(viewport={"width": 1400, "height": 900}, base_url=url)
-            context.set_default_timeout(PATIENCE)
-            page = context.new_page()
-            page.goto("/")
-            page.get_by_label("Username").fill(airflow.USER)
-            page.get_by_label("Password").fill(airflow.password_file(home).read_text())
-            page.get_by_role("button", name="Sign in").click()
-            expect(page.get_by_role("link", name="Dags").first).to_be_visible()
-            yield page
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def logged_in(home: Path) -> Iterator[Page]:
+    """A page of Airflow after the login as its one user; what it asks of other hosts than Airflow's fails. Skips without Chromium."""
+    url = read_endpoints(home)["airflow_url"]
+    with chromium() as browser:
+        context = browser.new_context(viewport={"width": 1400, "height": 900}, base_url=url)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_label("Username").fill(airflow.USER)
+        page.get_by_label("Password").fill(airflow.password_file(home).read_text())
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("link", name="Dags").first).to_be_visible()
+        yield page
 
 
 def keep(page: Page, name: str) -> Path:
