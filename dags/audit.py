@@ -1,25 +1,27 @@
-"""Are silver and gold what bronze says? Once a day, computed a second time by other code, and compared row by row.
+"""Are silver and gold what bronze says? Checked once a day.
 
-**What it does.** Its one task computes every table of silver and gold once more from bronze, by plain batch SQL that shares nothing with
-the jobs but the parsing of JSON values and the recorded row rules, and compares both ways: rows that are missing, rows that are
-unexpected. Its log has a line for each table: rows, differences, seconds; and up to ten rows of one that differs, key first, personal
-values left out. The page *Quality* shows the newest result; `control.audits` keeps all of them. No other table is written.
-
-**Beside the live flow.** It waits until no job writes silver or gold, notes the versions of their tables, and reads just these from
-then on: the pipeline goes on meanwhile. It is one more Spark application of 1 GB for as long as it runs.
-
-**Trigger it by hand** at any time: after a backfill, after a repair, or with `as_of` for the tables of a release that is still offered.
+Its one task recomputes every table of silver and gold from bronze and compares the result with the stored rows.
+Trigger it by hand at any time: after a backfill, after a repair, or with `as_of` for the tables of an available release.
+It writes only `control.audits`. Nothing depends on it, so you may switch it off.
 
 **When it fails**, its last line says why:
 
-- exit code 4: *found rows that are not what bronze says*: the tables and the first row are named. Somebody or something changed a table
-  past the jobs, a setting (`LEDGER_LARGE_CREDIT`, `LEDGER_ALLOWED_LATENESS_SECONDS`) was changed and older rows were not made anew, or a
-  job is wrong. Run the DAG `backfill_days` over the times of these rows, and audit again: what comes back is a fault of the code.
-- exit code 1, *stopped halfway*: a job died between two tables. The next run of `medallion` ends it.
-- exit code 2: there is no such release, or it has expired. 5: another process wrote silver or gold for 10 minutes.
+- exit code 4, *found rows that are not what bronze says*: the line names the tables and the first row. Either a table was changed
+  without the jobs, or a setting (`LEDGER_LARGE_CREDIT`, `LEDGER_ALLOWED_LATENESS_SECONDS`) was changed and older rows were not rebuilt,
+  or a job is wrong. Run the DAG `backfill_days` over the times of these rows and audit again. A difference that returns is a fault of
+  the code.
+- exit code 1, *stopped halfway*: a job died between two tables. The next run of `medallion` repairs them.
+- exit code 2: there is no such release, or it has expired.
+- exit code 5: another process wrote silver or gold for 10 minutes.
 
-Exit codes 2 and 4 are not retried, and an audit that failed is told to the webhook and the mail addresses of the settings. It is on from
-the start. **Switch it off** at will: nothing depends on it.
+Exit codes 2 and 4 are not retried. A failed audit sends an alert.
+
+**What it compares.** Its SQL shares nothing with the jobs except the parsing of JSON values and the recorded row rules. It finds
+missing rows and unexpected rows. Its log has one line for each table (rows, differences, seconds) and up to ten rows that differ, by
+key and without personal values. The page *Quality* shows the newest result, `control.audits` all of them.
+
+**While other jobs run**, it waits until no job writes silver or gold, notes the versions of their tables, and reads only these. The
+pipeline continues meanwhile. It is one more Spark application of 1 GB. More: `include/docs/audit.md`.
 """
 
 from datetime import timedelta
@@ -38,7 +40,7 @@ from include.orchestration.jobs import spark_job
     catchup=False,
     max_active_runs=1,
     allowed_run_types=NO_BACKFILL,
-    is_paused_upon_creation=False,  # it only looks
+    is_paused_upon_creation=False,  # it only reads
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["silver", "gold", "quality"],
@@ -48,7 +50,7 @@ from include.orchestration.jobs import spark_job
             type=["null", "integer"],
             minimum=1,
             title="Release",
-            description="Empty: the tables as they are now. Otherwise the number of a release that readers are still offered.",
+            description="Empty: the tables as they are now. Otherwise the number of an available release.",
         ),
     },
 )
@@ -61,9 +63,9 @@ def audit() -> None:
         execution_timeout=timedelta(hours=12),
         on_failure_callback=alerts(
             "the audit failed",
-            "if rows differ: run the DAG backfill_days over their times and audit again; see the page Quality, and include/docs/audit.md.",
+            "if rows differ, run the DAG backfill_days over their times and audit again; see the page Quality and include/docs/audit.md.",
         ),
-        doc_md="Computes silver and gold a second time from bronze and compares them row by row; fails where they differ.",
+        doc_md="Recomputes silver and gold from bronze and compares them row by row. Fails if they differ.",
     )
 
 

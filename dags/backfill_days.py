@@ -1,52 +1,47 @@
-"""Days rebuilt: silver and gold made anew from bronze, for the days of Airflow's *Backfill* form or any range by hand.
+"""Backfill: rebuild silver and gold of some days, or of any range, from bronze.
+
+Use it when old days must follow changed rules or repaired code, or when an audit found a difference.
+Do not use it for new or late data (`medallion` takes it), quarantined rows (`run redrive`) or records that bronze lacks (`run replay`).
+Live runs continue. Readers see each day as it was or rebuilt, never half.
 
 ```
 find_days >> rebuild >> released
              rebuild >> ask_for_decision
 ```
 
-**When to use it**: rules have changed and old days are to be judged by the new ones; a correction or a repair of the code concerns
-days that were processed before; an audit found a difference. **When not**:
+**When a task fails**, its log ends with one line: what was found, what was expected, what to do. Nothing needs to be cleaned up.
 
-- new data: `medallion` takes it by itself, late rows too, whatever day they belong to.
-- rows in quarantine that a newer rule or a corrected value would let pass: `run redrive --rule NAME` takes just those.
-- records that bronze lacks: `run replay --from TIME` fetches them from Kafka. A rebuild makes silver of what bronze holds.
-- `medallion` failed or a gate is closed: decide, and `medallion` goes on where it stood.
+- `find_days`: invalid params, or the leading run failed: see that run. Repair the cause, then start the same backfill again with
+  *missing and errored*. The rebuild continues at its first unfinished step.
+- `rebuild`, exit code 2: the range or a setting is wrong. Exit code 3: a gate is closed for the days of this step or an earlier one;
+  `ask_for_decision` asks an operator, and the old days stay in place. Exit code 5: another process held the tables for 10 minutes. This
+  one and other failures (killed, disk full) are retried ten times, each time from the first unfinished step.
 
 **Whole days**: *Trigger*, *Backfill*, or `airflow backfill create --dag-id backfill_days --from-date 2024-05-01 --to-date 2024-05-31`.
 
-- *Date range*: days by UTC, first and last both included; a time within the first day leaves that day out. Today is not offered before
-  it has ended. Airflow makes one run a day at once: for a range of decades, trigger a run by hand.
-- *Reprocess behaviour*: *missing runs* (`none`) takes days that have no run yet, *missing and errored* (`failed`) also those whose run
-  failed, *all runs* (`completed`) all days. To rebuild a day a second time, choose *all runs*.
-- *Max active runs*: how many days are shown as running. It changes nothing else: **all days share one Spark application**. The first
-  day that starts leads for its neighbours, up to 366 days; the others wait for it without a process of their own, and end as it does.
-  Days with a gap between them (as *missing and errored* may find them) are groups of their own, rebuilt one after the other.
-- *Run backwards*: the last day leads. The rebuild itself always goes from the first day to the last.
-- *Parameters*: `tables` and `dry_run` count for every day; `start` and `end` must stay empty. A run that exists keeps the parameters it
-  had (a dry run stays one) unless *override parameters* is ticked.
+- *Date range*: days in UTC, first and last included. A time within the first day excludes that day. Today is available after it has
+  ended. Airflow creates one run for each day at once; for a range of decades, trigger a run by hand.
+- *Reprocess behaviour*: *missing runs* (`none`) takes days without a run, *missing and errored* (`failed`) also days whose run failed,
+  *all runs* (`completed`) all days. To rebuild a day a second time, choose *all runs*.
+- *Max active runs*: how many days are shown as running, nothing else. **All days share one Spark application.** The first run that
+  starts leads for the neighbouring days, up to 366; the others wait for it without a process and end as it does. Days with a gap
+  between them form groups, rebuilt one after the other.
+- *Run backwards*: the last day leads. The rebuild still goes from the first day to the last.
+- *Parameters*: `tables` and `dry_run` apply to every day; `start` and `end` must stay empty. An existing run keeps its parameters (a
+  dry run stays one) unless *override parameters* is ticked.
 
-**Any range, down to the minute**: trigger a run with `start`, `end` (left out itself), perhaps `tables`. It waits for another run by
-hand. **With `dry_run`** nothing is changed: the log of `rebuild` tells rows, files and windows that it would touch.
+**Any range, down to the minute**: trigger a run with `start`, `end` (excluded) and perhaps `tables`. Runs by hand wait for each other.
+**With `dry_run`** nothing changes: the log of `rebuild` shows the rows, files and windows that it would touch.
 
-**Live runs go on.** A rebuild goes in steps of some days and holds the tables for one step at a time; `medallion` and it wait for each
-other and never write at once. Each step is judged by the gates and released before the next, by `rebuild` itself while it holds the
-tables: readers see a day as it was or rebuilt, never half. (Tasks of their own would judge what a live run is halfway through.)
+**Steps.** A rebuild works in steps of some days and holds the tables for one step at a time. It and `medallion` never write at once.
+`rebuild` itself judges and releases each step while it holds the tables; gate tasks of their own would judge half-written live runs.
 
-**Progress**: the log of `rebuild` in the run that leads (`find_days` of every other day names it): rows, days done, time left.
-`control.backfills` keeps it. **Cancel**: *Cancel* on the form's banner fails the days that have not started. The day that leads goes on
-for all of its days: mark its run as failed, and its application ends. Days that were released stay rebuilt, the others stay as they were.
-Ask again for days of a cancelled backfill by a new one, with *missing and errored*: Airflow never starts their cleared runs.
+**Progress**: the log of `rebuild` in the leading run (`find_days` of every other day names it) shows rows, days done and time left;
+`control.backfills` keeps them. **To cancel**: *Cancel* on the form's banner fails the days that have not started. Then mark the leading
+run as failed, and its application ends. Released days stay rebuilt, the others stay as they were. For days of a cancelled backfill,
+start a new backfill with *missing and errored*, because Airflow never starts their cleared runs.
 
-**When a task fails**, its log ends with one line: what was found, what was expected, what to do. Nothing needs to be cleaned up.
-
-- `find_days`: params that cannot be used, or the run that leads failed: look at that one. Mend it, then start the same backfill again
-  with *missing and errored*: the rebuild goes on at its first unfinished step.
-- `rebuild`: exit code 2: the range or a setting is wrong. 3: a gate is closed, for the days of this step or before: `ask_for_decision`
-  asks, the old days stay in place. 5: another process held the tables for 10 minutes, and others (killed, disk full): tried again ten
-  times, each of which goes on at the first unfinished step.
-
-No run comes by itself, so the DAG is switched on from the start; while it is paused, a backfill waits.
+The DAG is on from the start and has no scheduled runs. While it is paused, a backfill waits. More: `include/docs/backfill.md`.
 """
 
 from airflow.sdk import Param, TriggerRule, dag, task
@@ -71,15 +66,15 @@ from include.orchestration.timetable import DaysOnRequest
     tags=["silver", "gold", "backfill", "release"],
     params={
         "start": moment_param(
-            "Start", "First event time to rebuild, such as 2024-05-01T12:30Z; UTC unless it has a zone. Runs by hand only."
+            "Start", "First event time to rebuild, such as 2024-05-01T12:30Z; UTC unless it has a zone. For runs by hand only."
         ),
-        "end": moment_param("End", "Event time before which to stop: it is left out itself. Runs by hand only."),
+        "end": moment_param("End", "Event time at which to stop (excluded). For runs by hand only."),
         "tables": tables_param(),
         "dry_run": Param(
             False,
             type="boolean",
             title="Dry run",
-            description="Change nothing: tell in the log which rows, files and windows would be touched.",
+            description="Change nothing: the log shows the rows, files and windows that would be touched.",
         ),
     },
 )
@@ -88,7 +83,7 @@ def backfill_days() -> None:
     find_days = FindDays(
         task_id="find_days",
         retries=10,
-        doc_md="Which days? Leads for the neighbours that wait too, or waits for the run that does. In a run by hand: checks the params.",
+        doc_md="Finds the days: leads for neighbouring days that wait too, or waits for the run that leads. By hand: checks the params.",
     )
     rebuild = spark_job(
         "backfill",
@@ -98,22 +93,22 @@ def backfill_days() -> None:
         max_active_tis_per_dag=1,  # groups of days, and runs by hand: one application after the other
         on_failure_callback=alerts(
             "days were not rebuilt",
-            "decide in Airflow, under Required Actions, if a gate is closed; otherwise mend what the line says and start it again.",
+            "if a gate is closed, decide in Airflow under Required Actions; otherwise repair what the line names and start it again.",
         ),
         doc_md="Rebuilds the days in steps, judges and releases each step. Its log shows the progress.",
     )
 
     @task(
         outlets=[*layer_assets("silver"), *layer_assets("gold")],  # judged good, step by step
-        doc_md="Tells the release that readers see now.",
+        doc_md="Logs the release that readers see now.",
     )
     def released() -> None:
         tell_release()
 
     ask = AskForDecision(
         task_id="ask_for_decision",
-        trigger_rule=TriggerRule.ALL_DONE,  # once the gates have spoken; nothing follows that could be let through
-        doc_md="Starts a run of `quality_decision` when a gate is closed that nobody was asked about; skipped otherwise.",
+        trigger_rule=TriggerRule.ALL_DONE,  # after the gates, whatever they said; no task follows
+        doc_md="Starts a run of `quality_decision` if a gate is closed and no question is open; skipped otherwise.",
     )
 
     find_days >> rebuild >> released()

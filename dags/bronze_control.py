@@ -1,16 +1,18 @@
-"""Stop ingestion, start it again, or ask how it does. Trigger it with an `action`.
+"""Stop the ingestion, restart it, or show its status.
 
-- **status**: the log of the task `control` says for every application whether it runs, since when, and for every topic its last batch,
-  what waits, how fast records come and go, and whether it keeps up. Changes nothing.
-- **stop**: the batch under way is finished, then the application ends, and stays down until somebody asks for *restart*: also when
-  the DAG `bronze_ingestion` runs, and when Airflow is started again. Kafka keeps the records meanwhile.
-- **restart**: the same, but the DAG `bronze_ingestion` starts the application again at once (if that DAG is on). Also the way back
-  after a stop, and how changed code or settings come into force.
-
-**When it fails**: the application did not end within five minutes (a large batch is under way: wait, or trigger it again), or nothing
-started it again: switch the DAG `bronze_ingestion` on.
-
+Trigger it with an `action`: *status*, *stop* or *restart*. The log of the task `control` has the answer.
+A stop loses nothing: Kafka keeps the records meanwhile, for as long as its retention lasts.
 Without Airflow: `python -m spark_jobs.run ingestion status|stop|restart`.
+
+**When it fails**, either the application did not exit within five minutes (it finishes a large batch: wait, or trigger again), or
+nothing restarted it: switch the DAG `bronze_ingestion` on.
+
+- **status** prints for every application whether it runs and since when, and for every topic the last batch, what waits, how fast
+  records arrive and are processed, and whether it keeps up. It changes nothing.
+- **stop**: the application finishes its current batch and exits. It stays down until a *restart*, even if the DAG `bronze_ingestion`
+  runs or Airflow restarts.
+- **restart**: the same, but the DAG `bronze_ingestion`, if it is on, starts the application again at once, with new code and settings.
+  It also ends a *stop*.
 """
 
 from include.orchestration.services import INGESTION, control_dag

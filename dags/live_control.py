@@ -1,16 +1,18 @@
-"""Stop the live queries, start them again, or ask how they do. Trigger it with an `action`.
+"""Stop the live queries, restart them, or show their status.
 
-- **status**: the log of the task `control` says whether the application runs, since when, and for every query its last batch, how many
-  records of bronze wait for it, and its watermark; or its error, and when it is tried again. Changes nothing.
-- **stop**: the batch under way is finished, then the application ends, and stays down until somebody asks for *restart*: also when
-  the DAG `live_queries` runs, and when Airflow is started again. Bronze keeps the records meanwhile; no other table is held up.
-- **restart**: the same, but the DAG `live_queries` starts the application again at once (if that DAG is on). Also the way back
-  after a stop, and how changed code or settings come into force.
-
-**When it fails**: the application did not end within five minutes (a large batch is under way: wait, or trigger it again), or nothing
-started it again: switch the DAG `live_queries` on.
-
+Trigger it with an `action`: *status*, *stop* or *restart*. The log of the task `control` has the answer.
+A stop loses nothing: bronze keeps the rows meanwhile, and no other table waits.
 Without Airflow: `python -m spark_jobs.run live_control status|stop|restart`.
+
+**When it fails**, either the application did not exit within five minutes (it finishes a large batch: wait, or trigger again), or
+nothing restarted it: switch the DAG `live_queries` on.
+
+- **status** prints whether the application runs and since when, and for every query the last batch, how many rows of bronze wait, and
+  the watermark; or the error, and when it retries. It changes nothing.
+- **stop**: the application finishes its current batches and exits. It stays down until a *restart*, even if the DAG `live_queries` runs
+  or Airflow restarts.
+- **restart**: the same, but the DAG `live_queries`, if it is on, starts the application again at once, with new code and settings. It
+  also ends a *stop*.
 """
 
 from include.orchestration.services import LIVE, control_dag

@@ -1,29 +1,28 @@
-"""Upkeep, once a day: small files joined; files, commits and records removed that nobody needs; Airflow's own records too.
+"""Maintenance: joins small files and removes what has expired, once a day.
 
-**What it does.** The task `tend_tables` goes through the tables one after the other, holds each for as long as that takes (mostly less
-than a second), and prints a line for each: how many files there were and are, and what was removed. No row of bronze, silver or gold
-changes, no reader and no stream notices, no gate judges anew. A JVM is started only when there is something to join.
+It changes no row of bronze, silver or gold; readers, streams and gates notice nothing.
+Trigger it by hand after a large backfill or import. It has no parameter and is never harmful.
+If you switch it off, files grow in number and commits stay for ever.
 
-It also removes what has expired with the releases (LEDGER_RELEASE_DAYS and a day): verdicts with their reports, releases, audits. The
-newest verdicts and those of the releases that readers are offered stay. The task `clean_airflow` removes runs older than 30 days (or
-LEDGER_RELEASE_DAYS and a day, if that is longer) from Airflow's database, and the logs of their tasks.
-Runs that have not ended stay. By hand: `python -m include.airflow_cleanup`.
+**When it fails**, its last line names the tables and the reasons. The other tables are done; the next run does the rest. It is retried
+twice with growing pauses.
 
-**Bronze belongs to the ingestion.** While that runs, the task asks it, and the ingestion does the work beside its streams; the task
-waits for its answer, at most half an hour. When nobody ingests, the task does it itself.
+- *is being written by ...*: another job held the table for half an hour. Does it hang?
+- *found no answer*: the ingestion runs and does not answer: see `bronze_ingestion`.
+- *files ... to join*, *rows in files*: the table is damaged, or another process writes it without its lease.
 
-**What it spares**: every version that a release names which readers are offered, and what silver has not taken of bronze, or gold of
-silver, however long that takes. The task's line then says who is waited for.
+**What it does.** The task `tend_tables` takes the tables one after the other, holds each (mostly for less than a second), and prints a
+line for each: the number of files before and after, and what was removed. It starts a JVM only if there is something to join. It also
+removes what expires with the releases (`LEDGER_RELEASE_DAYS` and a day): verdicts with their reports, releases, audits.
 
-**When it fails**, its last line names the tables and why; the others were tended. Nothing is half done: the next run does what is
-missing. It is retried twice with growing pauses.
+The task `clean_airflow` removes runs older than 30 days (or `LEDGER_RELEASE_DAYS` and a day, if that is longer) from Airflow's
+database, and the logs of their tasks. Runs that have not ended stay. By hand: `python -m include.airflow_cleanup`.
 
-- *is being written by ...*: another job held the table for half an hour: does it hang?
-- *found no answer*: the ingestion runs and does not answer: look at `bronze_ingestion`.
-- *files ... to join*, *rows in files*: the table is damaged, or somebody writes it without its lease.
+**Bronze belongs to the ingestion.** While the ingestion runs, the task sends it a request, and the ingestion does the work beside its
+streams. The task waits at most half an hour for the answer. If no ingestion runs, the task does the work.
 
-It is on from the start. **Trigger it by hand** after a large backfill, or when `waits` has ended, with nothing to set; all at once is
-never harmful. **Switch it off** at will: files then grow in number, and commits are kept for ever.
+**What it keeps**: every version that an available release names, and what silver has not taken of bronze, or gold of silver, however
+long that takes. The table's line then names the job it waits for. More: `include/docs/maintenance.md`.
 """
 
 import sys
@@ -53,7 +52,7 @@ def maintenance() -> None:
         "maintenance",
         task_id="tend_tables",
         execution_timeout=timedelta(hours=6),
-        doc_md="Joins small files and removes what nobody needs, table by table; asks the ingestion for bronze.",
+        doc_md="Joins small files and removes expired ones, table by table. For bronze it sends a request to the ingestion.",
     )
     Job(
         task_id="clean_airflow",

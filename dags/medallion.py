@@ -1,42 +1,38 @@
 """Bronze to silver to gold to a release, every five minutes.
 
+It takes every bronze batch that the newest release lacks through silver, gold and their gates, and publishes the result as a release.
+Trigger it by hand if you do not want to wait, or with `force` to run every step when nothing is new, such as after an upgrade.
+A second run changes nothing, a failed run loses nothing, and readers see new rows only through a release.
+
 ```
 find_new_batches >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
                               [bronze_gate, silver_gate, gold_gate] >> ask_for_decision
 ```
 
-**What it does.** Takes every whole bronze batch that the newest release lacks through silver and gold, and what a re-drive
-changed in silver. Nothing passes a gate that is not judged good: gold starts after bronze's and silver's gates, and readers see new
-rows only through the release, which names one version of every table. With nothing new, the first task ends the run within seconds;
-when that lasts for longer than LEDGER_FRESHNESS_SECONDS (a day), one run goes on, so that bronze's gate records it as a failed
-expectation.
+**When a task fails**, its log ends with one line: what was found, what was expected, what to do. No clean-up is needed: the next run
+repeats what is missing. Exit codes 2 and 3 are not retried, others twice with growing pauses.
 
-**Two JVM starts.** A start costs 7 to 40 seconds, so only `silver` and `gold` are Spark jobs, one for all tables of a layer.
-Gates and the release read Delta without Spark, in plain Python processes.
+- `find_new_batches`: a gate is closed and no decision lets the run continue. The line names the run of `quality_decision` that waits
+  for the answer, or the operator who decided to wait, and why. Answer under *Required Actions*, or trigger `quality_decision`.
+  Otherwise bronze or the list of releases cannot be read: is LEDGER_WAREHOUSE right, is the disk there?
+- `silver`, `gold`: exit code 2: a setting is wrong. 3: a closed gate is on record. 5: another process held the tables for 10 minutes.
+  Correct it; the next run continues where this one stopped.
+- `bronze_gate`, `silver_gate`, `gold_gate`: closed. The line names the failed expectations and the report. Readers keep the previous
+  release. `ask_for_decision` starts a run of `quality_decision`, in which an operator chooses: release anyway, roll back or wait.
+- `release`: exit code 3: a table has no passed verdict for what it holds. See the gates of this run; trigger with `force`.
 
-**Trigger by hand** to see new rows before the next five minutes are over (no parameter), or with `force` to go through all
-steps when nothing is new, such as after an upgrade. Both are harmless: a second run changes nothing.
-One run is active at a time; another one waits.
+A closed gate sends an alert.
 
-**When a task fails**, its log ends with one line: what was found, what was expected, what to do.
+**When nothing is new**, the first task ends the run within seconds. If nothing new comes for longer than LEDGER_FRESHNESS_SECONDS (a
+day), one run continues, so that bronze's gate records a failed expectation.
 
-- `find_new_batches`: a gate is closed on record and nobody has decided to go on: the line names the run of `quality_decision` that
-  waits for the answer, or who decided to wait and why. Answer under *Required Actions*, or trigger `quality_decision`.
-  Or bronze or the list of releases cannot be read: is LEDGER_WAREHOUSE right, is the disk there?
-- `silver`, `gold`: exit code 2: a setting is wrong; 3: a closed gate is on record; 5: another process held the tables for
-  10 minutes. Mend that; the next run goes on where this one stood.
-- `bronze_gate`, `silver_gate`, `gold_gate`: closed; the line names the failed expectations and the report. Readers keep the release
-  before. `ask_for_decision` starts a run of `quality_decision`, in which an operator chooses: release anyway, roll back or wait.
-- `release`: exit code 3: a table has no passed verdict for what it holds. Look at the gates of this run; trigger with `force`.
+**Two JVM starts.** A start costs 7 to 40 seconds, so only `silver` and `gold` are Spark jobs, one for all tables of a layer. Gates and
+the release read Delta in plain Python processes.
 
-**A closed gate is told** to the webhook and the mail addresses of the settings, if there are any.
+**Reports** are in `LEDGER_HOME/quality`; each gate's XCom (`tables`) has the page of each table, `control.quality_results` the verdicts
+as rows.
 
-A failed run loses nothing and needs no clean-up: the next run repeats what is missing. Exit codes 2 and 3 are not retried,
-others twice with growing pauses.
-
-**Reports**: `LEDGER_HOME/quality`; the page of each table is in its gate's XCom (`tables`). Verdicts as rows: `control.quality_results`.
-
-Airflow's *Backfill* form is not for this DAG, and refused: a run takes what is new, whatever its date. Rebuild days with `backfill_days`.
+Airflow's *Backfill* form is refused here: a run takes what is new, whatever its date. To rebuild days, use `backfill_days`.
 """
 
 from collections.abc import Mapping
@@ -70,14 +66,14 @@ GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gat
             False,
             type="boolean",
             title="Run even when nothing is new",
-            description="Go through all steps, gates and release included, when the newest release already holds every bronze batch.",
+            description="Run every step, gates and release included, even if the newest release already holds every bronze batch.",
         ),
     },
 )
 def medallion() -> None:
     """Wire the tasks of the run."""
 
-    @task.short_circuit(doc_md="Does bronze hold batches that the newest release lacks? If not, the run ends here, without a JVM.")
+    @task.short_circuit(doc_md="Ends the run here, without a JVM, unless bronze holds batches that the newest release lacks.")
     def find_new_batches(params: Mapping[str, Any] | None = None) -> bool:
         return has_new_batches(force=bool(params and params["force"]))
 
@@ -85,20 +81,20 @@ def medallion() -> None:
         "execution_timeout": GATE_LIMIT,
         "on_failure_callback": alerts(
             "a quality gate did not open",
-            "decide in Airflow, under Required Actions: release anyway, roll back or wait. Readers keep the release before.",
+            "decide in Airflow, under Required Actions: release anyway, roll back or wait. Readers keep the previous release.",
         ),
     }
     silver = spark_job("silver", doc_md="Parses and judges new bronze batches: valid rows, duplicates, quarantine, late rows.")
-    bronze_gate = quality_gate("bronze", layer_assets("bronze"), **judging, doc_md="Judges the batches silver read.")
+    bronze_gate = quality_gate("bronze", layer_assets("bronze"), **judging, doc_md="Judges the batches that silver read.")
     silver_gate = quality_gate("silver", layer_assets("silver"), **judging, doc_md="Judges what silver wrote.")
-    gold = spark_job("gold", doc_md="Brings every gold table up to silver, only after bronze and silver were judged good.")
+    gold = spark_job("gold", doc_md="Brings every gold table up to silver, after the gates of bronze and silver.")
     gold_gate = quality_gate("gold", layer_assets("gold"), **judging, doc_md="Judges what gold wrote.")
-    release = job("release", execution_timeout=GATE_LIMIT, doc_md="Names one judged version of every table: what readers see from now on.")
+    release = job("release", execution_timeout=GATE_LIMIT, doc_md="Publishes one judged version of every table for readers.")
 
     ask = AskForDecision(
         task_id="ask_for_decision",
-        trigger_rule=TriggerRule.ALL_DONE,  # once every gate has spoken; nothing follows that could be let through
-        doc_md="Starts a run of `quality_decision` when a gate is closed that nobody was asked about; skipped otherwise.",
+        trigger_rule=TriggerRule.ALL_DONE,  # after every gate, whatever it said; no task follows
+        doc_md="Starts a run of `quality_decision` if a gate is closed and no question is open; skipped otherwise.",
     )
 
     find_new_batches() >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release

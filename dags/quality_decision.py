@@ -1,32 +1,30 @@
-"""Asks what to do about a closed gate: release anyway, roll back or wait.
+"""Asks an operator about a closed gate: release anyway, roll back or wait.
+
+Answer in the UI: *Browse*, *Required Actions*, or the tab of the task `ask`. A reason is required.
+A run of `medallion` starts it once for each closed verdict. Trigger it by hand to decide otherwise after *wait* (no parameter).
+With no gate closed, every task is skipped and nothing changes.
 
 ```
 ask >> decide >> start_medallion
 ```
 
-**What it does.** Asks an operator, who answers in the UI: *Browse*, *Required Actions*, or the tab of the task `ask`. The question
-names the expectations that failed, what was found and expected, the report, and what each choice does. A reason is required; it is
-kept in `control.decisions` with the user who is logged in.
-
-- **release anyway**: the closed verdicts count as passed. A run of `medallion` starts at once and releases the rows as they are.
-- **roll back**: silver and gold return to the last release, all tables together, and a run of `medallion` takes the later batches
-  from bronze again. Nothing is lost: bronze holds every record. *Mend the cause first*, or the gate closes again.
-- **wait**: nothing changes. Runs of `medallion` fail within seconds and say who decided to wait, and why.
-
-**Who starts it**: a run of `medallion` whose gate closed, once for each closed verdict. Its own DAG, so that an open question blocks
-no other run. One question is open at a time; another one waits behind it.
-
-**Trigger it by hand** after somebody decided to wait, to decide otherwise (no parameter). With no gate closed, every task is skipped
-and nothing changes. After the gate was run again and passed, nobody needs to answer: an answer then is not recorded.
-
 **When a task fails**
 
-- `ask`: the answer was not taken: without a reason of one line and at most 1000 characters, or the gate was judged again meanwhile.
-  The task asks again within seconds: answer the new question.
+- `ask`: the answer was not accepted: its reason is not one line of at most 1000 characters, or the gate was judged again meanwhile. The
+  task asks again within seconds: answer the new question.
 - `decide`: exit code 5: a job held the tables for 10 minutes. A roll-back is recorded only while no job writes them, so nothing was
-  recorded; it is tried again. A decision that was recorded is carried out in any case: the next job finishes a roll-back that was
-  interrupted.
-- `start_medallion`: Airflow could not make the run: trigger `medallion` by hand, with `force`.
+  recorded; the task is retried. A recorded decision is always carried out: the next job finishes an interrupted roll-back.
+- `start_medallion`: Airflow could not create the run: trigger `medallion` by hand, with `force`.
+
+**The choices.** The question names the expectations that failed, what was found and expected, the report, and what each choice does.
+
+- **release anyway**: the closed verdicts count as passed. A run of `medallion` starts at once and releases the rows as they are.
+- **roll back**: silver and gold return to the newest release, all tables together. A run of `medallion` then takes the later batches
+  from bronze again. Nothing is lost: bronze holds every record. *Repair the cause first*, or the gate closes again.
+- **wait**: nothing changes. Runs of `medallion` fail within seconds and name the operator who decided to wait, and why.
+
+`control.decisions` keeps choice, reason and user. One question is open at a time. If the gate is run again and passes, no answer is
+needed, and a late one is not recorded.
 
 Without Airflow: `python -m spark_jobs.run decide release-anyway|roll-back|wait --who NAME --why TEXT`.
 """
@@ -53,10 +51,10 @@ def quality_decision() -> None:
     ask = DecisionOperator(
         task_id="ask",
         params={"reason": REASON},
-        retries=1000,  # a try is an answer that cannot be used: whoever gave it is asked again
+        retries=1000,  # each try is an answer that was not accepted: the operator is asked again
         retry_delay=timedelta(seconds=1),
         max_retry_delay=timedelta(minutes=1),
-        doc_md="Waits for an operator's answer, in state *awaiting input*: no process runs meanwhile.",
+        doc_md="Waits for an operator's answer in state *awaiting input*, without a process.",
     )
     decide = job(
         "decide",
@@ -70,7 +68,7 @@ def quality_decision() -> None:
         trigger_dag_id="medallion",
         conf={"force": True},
         pre_execute=skip_when_waiting,
-        doc_md="Starts a run of `medallion`, so that the release comes at once; skipped when the decision is to wait.",
+        doc_md="Starts a run of `medallion`, so that the release comes at once; skipped if the decision is to wait.",
     )
     ask >> decide >> start_medallion
 

@@ -1,19 +1,16 @@
-"""Is the release that readers see up to date? Looked at every five minutes.
+"""Is the release that readers see up to date? Checked every five minutes.
 
-**What it does.** Its one task fails when bronze has held rows for longer than `LEDGER_RELEASE_STALE_MINUTES` (60) that the newest
-release lacks, and that release is as old. Rows that have just come are no reason: `medallion` brings them within minutes. No JVM is
-started, no table is written.
+Its one task fails if bronze has held rows that the newest release lacks for longer than `LEDGER_RELEASE_STALE_MINUTES` (60).
+It sends one alert for each stale release, however often it fails. It writes no table and starts no JVM.
+Switch it off where no release is expected, such as on a machine that only collects bronze.
 
-**It tells** the webhook and the mail addresses of the settings (`LEDGER_ALERT_WEBHOOK`, `LEDGER_ALERT_MAIL`), once for each release,
-however often it fails meanwhile. Without these settings the failed run is all there is to see.
-
-**When it fails**, its line names the release, for how long rows have waited, and what the pipeline waits for:
+**When it fails**, its line names the release, how long rows have waited, and the reason:
 
 - a decision: a gate is closed. Answer under *Required Actions*, or trigger `quality_decision`.
-- nothing that is known: look at the last runs of `medallion`. Is the DAG switched on? Which task failed?
+- no known reason: see the last runs of `medallion`. Is that DAG switched on? Which task failed?
 
-It is on from the start and never changes anything. **Switch it off** where nobody expects a release, such as on a machine that only
-collects bronze. Trigger it by hand at any time (no parameter).
+Rows that have just arrived are no reason to fail: `medallion` releases them within minutes, so the newest release must be as old as the
+limit too. The DAG is on from the start; you may trigger it at any time (no parameter).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -32,7 +29,7 @@ from include.orchestration.progress import refuse_stale_release
     catchup=False,
     max_active_runs=1,
     allowed_run_types=NO_BACKFILL,
-    is_paused_upon_creation=False,  # it only looks
+    is_paused_upon_creation=False,  # it only reads
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["release", "quality", "alert"],

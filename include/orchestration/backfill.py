@@ -49,13 +49,13 @@ def tables_param() -> Param:
         examples=list(REBUILT),
         uniqueItems=True,
         title="Tables",
-        description="Rebuild only these; none chosen: all. Gold follows what changes in silver in any case.",
+        description="Rebuild only these; none chosen: all. Gold always follows changes in silver.",
     )
 
 
 @dataclass(frozen=True)
 class Range:
-    """What a rebuild takes: event times in [start, end), some tables (none: all), and whether it only tells what it would do."""
+    """What a rebuild takes: event times in [start, end), some tables (none: all), and whether it is a dry run."""
 
     start: datetime
     end: datetime
@@ -143,7 +143,7 @@ class FindDays(BaseOperator, SkipMixin):
 
         ti = context["ti"]
         if leader.state == "success":
-            self.log.info("%s, has rebuilt this day too: nothing is left to do.", _named(leader))
+            self.log.info("%s, has rebuilt this day too: nothing to do.", _named(leader))
             self.skip(ti, self.get_flat_relatives(upstream=False))  # raises, which ends the task well
         if leader.state == "failed":
             line = ti.xcom_pull(dag_id=BACKFILL_DAG, run_id=leader.run_id, task_ids="rebuild", key=FAILURE)
@@ -191,10 +191,10 @@ def find_run(day: date) -> Run | None:
 
 
 class Rebuild(SparkJob, SkipMixin):
-    """Rebuilds the range of `find_days`. After a dry run, which only tells, the tasks after it are skipped."""
+    """Rebuilds the range of `find_days`. After a dry run, the tasks after it are skipped."""
 
     def execute(self, context: Context) -> None:
-        """Run the job; what it fails with is kept for the runs that wait for this one."""
+        """Run the job; its error is kept for the runs that wait for this one."""
         ti = context["ti"]
         asked = read_range(ti.xcom_pull(task_ids="find_days") or {})
         self.application_args = asked.arguments()
@@ -204,17 +204,17 @@ class Rebuild(SparkJob, SkipMixin):
             ti.xcom_push(key=FAILURE, value=str(error))
             raise
         if asked.dry_run:
-            self.log.info("A dry run: nothing was changed, so nothing is judged or released.")
+            self.log.info("A dry run: nothing was changed, judged or released.")
             self.skip(ti, self.get_flat_relatives(upstream=False))
 
 
 def tell_release() -> None:
-    """Log the release that readers see: `rebuild` has judged and released each of its steps that changed anything."""
+    """Log the release that readers see: `rebuild` has judged and released each step that changed anything."""
     from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
 
     release = latest_release(read_settings())
-    found = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%M:%SZ}" if release else "no release: there is none yet"
-    log.info("Readers see %s. What the rebuild has changed was judged and released step by step.", found)
+    found = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%M:%SZ}" if release else "no release yet"
+    log.info("Readers see %s. Every step of the rebuild was judged and released.", found)
 
 
 def _comparable(wanted: Any) -> tuple[Any, ...]:

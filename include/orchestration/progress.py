@@ -1,4 +1,4 @@
-"""Is there anything to do, and does it come about? Asked without a JVM, within a second."""
+"""Is there anything to do, and is the release up to date? Answered without a JVM, within a second."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,7 @@ def has_new_batches(force: bool) -> bool:
         log.info("Bronze holds batches that the newest release lacks.")
         return True
     if is_overdue(settings, datetime.now(UTC)):
-        log.warning("Bronze had no new rows for more than %d s: bronze's gate is to record it.", settings.freshness_seconds)
+        log.warning("Bronze had no new rows for more than %d s: bronze's gate records it.", settings.freshness_seconds)
         return True
     log.info("The newest release holds every bronze batch.")
     return False
@@ -55,7 +55,7 @@ def refuse_stale_release(now: datetime) -> None:
     waited = now - max(since, release.released_at) if release else now - since
     limit = timedelta(minutes=settings.release_stale_minutes)
     if waited <= limit:
-        log.info("Bronze has held rows that the newest release lacks for %d minutes; the limit is %d.", _minutes(waited), _minutes(limit))
+        log.info("For %d minutes bronze has held rows that the newest release lacks; the limit is %d.", _minutes(waited), _minutes(limit))
         return
     newest = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%MZ}" if release else "no release at all"
     verdicts = open_verdicts(settings)

@@ -36,9 +36,9 @@ _ERROR_SECONDS = 10.0
 
 
 def keep_running(service: Service, task_id: str, parts: Collection[str] = (), option: str = "") -> BaseOperator:
-    """The task that keeps one application of a service running, with some of its parts or all; people hear when it fails.
+    """The task that keeps one application of a service running, with some of its parts or all; a failure sends an alert.
 
-    `option` is a template. Where it renders to something, an application that runs is first ended behind its batch, and the next one is
+    `option` is a template. If it renders to something, a running application first finishes its batch and exits, and the next one is
     started with it.
     """
     about: dict[str, Any] = {
@@ -46,7 +46,7 @@ def keep_running(service: Service, task_id: str, parts: Collection[str] = (), op
         "retry_delay": timedelta(seconds=10),
         "on_failure_callback": alerts(
             f"{service.name} has stopped",
-            "mend what the line says; the next run starts by itself, but after three failed ones switch the DAG on again.",
+            "repair what the line names; the next run starts by itself, but after three failed runs switch the DAG on again.",
         ),
         "doc_md": "Runs for as long as the streams do; *deferred* is its normal state.",
     }
@@ -56,7 +56,7 @@ def keep_running(service: Service, task_id: str, parts: Collection[str] = (), op
 
 
 def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DAG:
-    """The DAG by which operators stop a service, start it again or ask how it does."""
+    """The DAG with which operators stop a service, restart it or see its status."""
 
     @dag(
         dag_id=service.control_dag,
@@ -65,13 +65,15 @@ def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DA
         tags=tags,
         **ON_REQUEST,
         params={
-            "action": Param("status", type="string", enum=list(ACTIONS), title="What to do", description="A stop waits for the batch."),
+            "action": Param(
+                "status", type="string", enum=list(ACTIONS), title="What to do", description="A stop finishes the current batch first."
+            ),
             "why": Param(
                 None,
                 type=["null", "string"],
                 maxLength=1000,
                 title="Why",
-                description=f"For the record; told for as long as {service.name} stands still.",
+                description=f"For the record; shown while {service.name} is stopped.",
             ),
         },
     )
@@ -83,7 +85,7 @@ def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DA
             "--why={{ params.why or '' }}",
             task_id="control",
             retries=0,
-            doc_md="Does it, and says in its log how the application does.",
+            doc_md="Carries out the action. Its log shows the status of the application.",
         )
 
     return steer()
@@ -101,7 +103,7 @@ class KeepRunning(BaseOperator):
         self.option = option
 
     def execute(self, context: Context) -> None:
-        """Take the application over, or start it; with an option, one that runs is first ended behind its batch."""
+        """Take the application over, or start it; with an option, a running one first finishes its batch and exits."""
         supervisor = Supervisor(read_settings(), SERVICES[self.command], self.parts, context["run_id"])
         if self.option:
             supervisor.stop()
@@ -116,19 +118,19 @@ class KeepRunning(BaseOperator):
 
 
 class SupervisionTrigger(BaseTrigger):
-    """Looks once a second how an application does, and starts it again. A triggerer that takes over finds the same application."""
+    """Checks an application once a second and restarts it. A triggerer that takes over finds the same application."""
 
     def __init__(self, command: str, parts: list[str], run_id: str, is_started: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.command, self.parts, self.run_id, self.is_started = command, parts, run_id, is_started
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What another triggerer needs to go on."""
+        """What another triggerer needs to continue."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         return name, {"command": self.command, "parts": self.parts, "run_id": self.run_id, "is_started": self.is_started}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Supervise until no other start can help; what is new goes to the task's log."""
+        """Supervise until no restart can help; changes go to the task's log."""
         supervisor = Supervisor(read_settings(), SERVICES[self.command], self.parts, self.run_id)
         if self.is_started:
             supervisor.expect()
@@ -139,7 +141,7 @@ class SupervisionTrigger(BaseTrigger):
             except GaveUpError as error:
                 yield TriggerEvent({"error": str(error)})  # type: ignore[no-untyped-call]
                 return
-            except Exception:  # a disk that is full, a file that cannot be read: look again, and say so
-                self.log.exception("the application cannot be looked after")
+            except Exception:  # a full disk, an unreadable file: log it and try again
+                self.log.exception("the application cannot be supervised")
                 await asyncio.sleep(_ERROR_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)
