@@ -1,4 +1,4 @@
-# `make` lists the targets. Those that need it first bring .venv and .jars up to their lock files (a moment when they are).
+# `make` lists the targets. Those that need them first bring .venv and .jars up to their lock files, which takes a moment if they already are.
 PYTHON ?= python3
 BIN    := .venv/bin
 PY     := $(BIN)/python
@@ -15,7 +15,7 @@ help: ## this list
 setup: ## the virtual environment and the jars, from their lock files
 	@$(PYTHON) include/setup.py
 
-demo: setup ## the whole pipeline on embedded services, to the end; the services stay up
+demo: setup ## the whole pipeline on embedded services; the services keep running
 	@$(PY) -m include.demo
 
 up: setup ## start the embedded services: Kafka, Postgres, Airflow
@@ -24,7 +24,7 @@ up: setup ## start the embedded services: Kafka, Postgres, Airflow
 down: ## stop whatever this LEDGER_HOME started
 	@if [ -e $(READY) ]; then $(PY) -m include.stack down; else echo "not set up (make setup), so nothing was started here"; fi
 
-status: ## what runs, and where: one NAME=value a line
+status: ## what runs, and where, as lines of NAME=value
 	@if [ -e $(READY) ]; then $(PY) -m include.stack status; else echo "not set up (make setup), so nothing runs" >&2; fi
 
 # Read from the command line only, and by the shell from the environment, so that no quote within a query ends it.
@@ -54,7 +54,7 @@ lint: setup ## format, lint, types, and the files that no test runs; repairs not
 vulnerabilities: setup ## known vulnerabilities of the locked packages, where a service answers
 	@$(PY) -m include.dev.vulnerabilities
 
-format: setup ## let ruff repair what it can, and make the generated pages anew
+format: setup ## let ruff repair what it can, and regenerate the generated pages
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(PY) -m include.docs.generate

@@ -29,7 +29,7 @@ from include.orchestration.progress import refuse_stale_release
     catchup=False,
     max_active_runs=1,
     allowed_run_types=NO_BACKFILL,
-    is_paused_upon_creation=False,  # it only reads
+    is_paused_upon_creation=False,  # it only looks
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["release", "quality", "alert"],

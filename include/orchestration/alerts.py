@@ -1,4 +1,4 @@
-"""Alerts: a webhook and mail, by Airflow's own notifiers, as failure callbacks of tasks.
+"""Alerts: a webhook and mail, by Airflow's own notifiers, as failure callbacks of the tasks that people must hear about.
 
 Airflow runs callbacks when a task's state is settled, and only logs what goes wrong in one: an alert that cannot be sent changes
 nothing. Texts are templates of ours; what failed is filled in as a value.
@@ -22,7 +22,7 @@ from spark_jobs.runtime.settings import read_settings
 
 SMTP_CONNECTION = "smtp_default"
 WEBHOOK_SECONDS = 5
-FOUND = "{{ exception | default('its process ended without an error; see its log', true) | string | truncate(4000, true, '...', 0) }}"
+FOUND = "{{ exception | default('its process ended without a word; see its log', true) | string | truncate(4000, true, '...', 0) }}"
 RUN = "{{ ti.log_url.split('/tasks/')[0] }}"
 SENDER = "{{ conn.smtp_default.extra_dejson.get('from_email') or to[0] }}"
 
@@ -30,7 +30,7 @@ Callback = Callable[[Context], Any]
 
 
 def alerts(what: str, to_do: str) -> list[BaseNotifier]:
-    """The failure callbacks that send an alert: what happened, and what an operator can do about it.
+    """The failure callbacks that tell people: what happened, in a few words of ours, and what they can do about it.
 
     One for the webhook, one for mail, each only where its setting names one; the error of the task says what was found and expected.
     """
@@ -64,7 +64,7 @@ class WebhookNotifier(HttpNotifier):
         try:
             super().notify(context)
         except OSError as error:  # those of requests are of this kind
-            raise AirflowException(f"the alert was not sent to LEDGER_ALERT_WEBHOOK: {error}") from None
+            raise AirflowException(f"LEDGER_ALERT_WEBHOOK was not told: {error}") from None
 
 
 class _WebhookHook(HttpHook):

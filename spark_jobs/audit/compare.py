@@ -1,4 +1,4 @@
-"""Two frames of one table compared both ways, row by row and column by column, and what differs put into words."""
+"""Compares two frames of one table both ways, row by row and column by column, and describes the differences."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from spark_jobs.audit.queries import query
 from spark_jobs.lake.sources import with_columns_of
 from spark_jobs.lake.tables import Table
 
-SHOWN = 10  # rows of a table that are told
+SHOWN = 10  # rows of a table that are printed
 _PLACE = ("_topic", "_partition", "_offset")
-# Text that is no person's: coordinates, and words of ours. Of other text only ids and the two types are shown, of the rest the length.
+# Texts that are not personal: coordinates and our own words. Of other texts only ids and the two types are shown, of the rest the length.
 _OURS = ("_topic", "first_topic", "customer_status")
 _HARMLESS = r"^([A-Z][0-9]{1,18}|Credit|Debit)\z"
 _PERSONAL = ("birth_date",)
 
-# Every row once, with how often it is expected and found.
+# Every distinct row, with how often it is expected and found.
 _COUNTED = """
     select $columns, sum(is_expected) as _expected, sum(is_found) as _found
     from (select $columns, 1 as is_expected, 0 as is_found from {expected}
@@ -31,7 +31,7 @@ _SUMS = """
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a table holds (`rows`), how many rows it lacks, and how many it has beside those that it should; some of these in words."""
+    """What a table holds (`rows`), how many rows are missing and how many are unexpected, and some of these as text."""
 
     rows: int
     missing: int = 0
@@ -45,7 +45,7 @@ class Comparison:
 
 
 def compare(spark: SparkSession, table: Table, expected: DataFrame, found: DataFrame) -> Comparison:
-    """Compare all columns of a table; null is a value, and how often a row is there counts. Personal values are not in the examples."""
+    """Compare all columns of a table; null is a value, and how often a row occurs counts. The examples hold no personal values."""
     columns = ", ".join(f"`{name}`" for name in table.columns)
     counted = query(spark, _COUNTED, {"columns": columns}, expected=expected, found=with_columns_of(table, found))
     rows, missing, unexpected = query(spark, _SUMS, counted=counted).collect()[0]
@@ -57,10 +57,10 @@ def _examples(table: Table, different: DataFrame) -> Iterator[str]:
     """The first rows by the table's keys, each in a line: what was expected and what was found."""
     fields = [field for field in different.schema.fields if field.name in table.columns]
     shown = F.array(*map(_shown, fields)).alias("shown")
-    hashes = F.array(*(F.xxhash64(field.name) for field in fields)).alias("hashes")  # what is not shown may differ
+    hashes = F.array(*(F.xxhash64(field.name) for field in fields)).alias("hashes")  # values that are not shown may differ
     key = F.array(*(F.coalesce(F.col(name).cast("string"), F.lit("null")) for name in table.keys)).alias("key")
     ordered = different.select(key, shown, hashes, "_expected", "_found", *table.keys).orderBy(*table.keys, "_found").limit(4 * SHOWN)
-    rows = ordered.drop(*table.keys).collect()  # as texts only: Python does not have all dates and times
+    rows = ordered.drop(*table.keys).collect()  # as texts, because Python cannot represent all dates and times
     groups = [list(of_key) for _, of_key in groupby(rows, key=lambda row: row["key"])]
     for group in groups[:SHOWN]:
         yield _example(table, [field.name for field in fields], group)
@@ -88,7 +88,7 @@ def _times(count: int) -> str:
 
 
 def _shown(field: StructField) -> Column:
-    """A value as it may be seen."""
+    """A value as it may be shown."""
     column, text = F.col(field.name), F.col(field.name).cast("string")
     if isinstance(field.dataType, BinaryType):
         text = F.concat(F.length(column).cast("string"), F.lit(" bytes"))

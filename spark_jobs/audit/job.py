@@ -1,4 +1,4 @@
-"""The job behind `run audit`: silver and gold computed from bronze a second time, and compared with what is stored, table by table.
+"""The job behind `run audit`: recomputes silver and gold from bronze and compares them with the stored rows, table by table.
 
 Reads pinned versions and holds no table's lease meanwhile, so that the pipeline goes on. Writes its result only, to control.audits.
 """
@@ -26,7 +26,7 @@ Expected = Iterator[tuple[str, DataFrame]]
 
 
 def run(spark: SparkSession, settings: Settings, audited: Snapshot, run_id: str) -> None:
-    """Audit every table of silver, and of gold if it ever ran: prints a line for each, with some of its rows that differ, and records it.
+    """Audit every table of silver, and of gold if it ever ran: prints a line for each, with some differing rows, and records it.
 
     Raises AuditDifference, which names the tables and the first row, where any differs.
     """
@@ -54,7 +54,7 @@ def run(spark: SparkSession, settings: Settings, audited: Snapshot, run_id: str)
 
 
 def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Expected:
-    """Every table by name as it should be, silver first. Gold is made of the silver that is made here, if it has read just that."""
+    """Every table by name as it should be, silver first. Gold is computed from the silver computed here, if gold has read exactly that."""
     made: dict[str, DataFrame] = {}
     for topic in ("customers", "accounts", "transactions"):
         begun = monotonic()
@@ -74,11 +74,11 @@ def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Exp
 
 
 def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot, topic: str, made: Mapping[str, DataFrame]) -> DataFrame:
-    """A table of silver as gold has read it: what was made here, or the stored rows where silver has gone on since."""
+    """A table of silver as gold has read it: the one computed here, or the stored version if silver has newer rows."""
     table = BY_NAME[f"silver.{topic}"]
     if snapshot.is_read(settings, audited, table):
         return made[table.name]
-    _tell(f"gold was made of version {audited.read[table.name]} of {table.name}, not of its present one: it is compared with that")
+    _tell(f"gold has read version {audited.read[table.name]} of {table.name}, not the present one: gold is compared with that version")
     return read(spark, snapshot.Pinned(str(table.path(settings)), audited.read[table.name])).localCheckpoint()
 
 
@@ -94,13 +94,13 @@ def _kinds(found: Comparison) -> str:
 def _message(different: Mapping[str, Comparison], audited: Snapshot) -> str:
     names = ", ".join(f"{name} ({each.differences})" for name, each in different.items())
     first, told = next((name, each.examples[0]) for name, each in different.items())
-    to_do = "run backfill --start TIME --end TIME over the times of these rows makes them anew from bronze"
+    to_do = "rebuild the times of these rows from bronze with run backfill --start TIME --end TIME"
     if audited.release:
         to_do = "a release cannot be mended: audit the tables as they are now, and run backfill if these differ, too"
     return f"found rows that are not what bronze says in {names}, expected none; the first, of {first}: {told}; {to_do}"
 
 
 def _tell(line: str) -> None:
-    """A line of the command's output, masked as a log is."""
+    """A line of the command's output, masked like a log."""
     sys.stdout.write(f"{mask_error(line)}\n")
     sys.stdout.flush()

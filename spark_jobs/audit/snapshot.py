@@ -1,4 +1,4 @@
-"""What is audited: one version of every table, and what silver and gold were made of, as the control tables tell. Starts no JVM."""
+"""What is audited: one version of every table, and from the control tables what silver and gold have read. Starts no JVM."""
 
 import json
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ class Snapshot:
 
 
 def of_now(settings: Settings) -> Snapshot:
-    """The tables as they are now. The caller holds the leases of silver and gold, for this moment only.
+    """The tables as they are now. The caller holds the leases of silver and gold during this call only.
 
     Raises LedgerError where one of their jobs stopped halfway, so that its tables cannot agree.
     """
@@ -87,7 +87,7 @@ def of_now(settings: Settings) -> Snapshot:
     found = {table: DeltaTable(path) for table in wanted if DeltaTable.is_deltatable(path := str(table.path(settings)))}
     if missing := [table.name for table in wanted if table not in found]:
         raise LedgerError(
-            f"found no {', '.join(missing)} in {settings.warehouse}, expected every table: run silver and gold, which make them"
+            f"found no {', '.join(missing)} in {settings.warehouse}, expected every table: run silver and gold, which create them"
         )
     _refuse_halfway(settings, found, read)
     tables = {table.name: Pinned(str(table.path(settings)), delta.version()) for table, delta in found.items()}
@@ -97,7 +97,7 @@ def of_now(settings: Settings) -> Snapshot:
 
 
 def of_release(settings: Settings, number: int) -> Snapshot:
-    """The tables as a release names them. Raises SettingsError for a release that there is not, or not any more."""
+    """The tables as a release names them. Raises SettingsError for an unknown or expired release."""
     try:
         release = retention.find_offered(settings, number)
         opened = {name: archive.open_table(settings, release, name) for name in release.versions}
@@ -118,7 +118,7 @@ def has_run(settings: Settings) -> bool:
 
 
 def is_read(settings: Settings, snapshot: Snapshot, table: Table) -> bool:
-    """Whether gold was made of just these rows of a table of silver, as its log tells."""
+    """Whether gold has read exactly these rows of a table of silver, by its log."""
     if snapshot.release:
         return True  # no other silver is released beside gold
     folder = table.path(settings)
@@ -132,7 +132,7 @@ def _refuse_halfway(settings: Settings, found: dict[Table, DeltaTable], read: di
         done = control.last_batch(settings, "silver", f"silver.{table.topic}")
         if (found[table].transaction_version(application) or 0) > done:
             raise LedgerError(
-                f"silver stopped halfway: {table.name} has batches after {done}, expected all of its tables to: run silver again"
+                f"silver stopped halfway: {table.name} has batches after {done}, expected all of its tables to have them: run silver again"
             )
     for followed, followers in FOLLOWERS.items() if read else ():
         name = control.following(settings, followed)

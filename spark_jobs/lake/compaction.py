@@ -1,4 +1,4 @@
-"""Small files of a table become few of a good size. No row changes, and readers of changes and streams pass over the commit.
+"""Joins the small files of a table. No row changes, and readers of changes and streams skip the commit.
 
 Only neighbours are joined: files whose rows came one after the other. Delta's own OPTIMIZE joins files by their size, so that a file
 would hold batches from everywhere, and whole batches could not be read in order without reading all; so the files are chosen here,
@@ -26,11 +26,11 @@ from spark_jobs.runtime.values import to_rows
 log = logging.getLogger(__name__)
 
 _MEGABYTE = 2**20
-# Gold and the histories of silver are changed in place: whole files are written for each row that changes.
+# Gold and the histories of silver change in place: a changed row rewrites its whole file.
 _TARGETS = {"bronze": 64 * _MEGABYTE, "silver": 32 * _MEGABYTE, "gold": 16 * _MEGABYTE, "control": 8 * _MEGABYTE}
-_LARGE = 0.75  # of the target: such a file is left alone
-_TINY = 16  # the part of the target up to which a file is written again without a thought
-_BINS_A_COMMIT = 8  # what is lost when the process dies
+_LARGE = 0.75  # of the target: a file at least as large is never joined
+_TINY = 16  # a file smaller than this part of the target may always be rewritten
+_BINS_A_COMMIT = 8  # the work that a crash loses at most
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _bins(neighbours: list[DataFile], target: int) -> Iterator[list[DataFile]]:
 
 
 def join_files(spark: SparkSession, settings: Settings, table: Table, bins: Sequence[Sequence[DataFile]]) -> int:
-    """Write the files of each bin as one, some bins a commit; returns how many files were joined. The caller owns the table.
+    """Write the files of each bin as one, several bins a commit; returns the number of files joined. The caller owns the table.
 
     Appends of the same JVM may come in between. Raises LedgerError, and leaves the table as it was, when a file does not hold the
     rows that its statistics tell.
@@ -163,4 +163,6 @@ def _check_rows(table: Table, files: Iterable[Any], added: Iterable[dict[str, An
     wanted = sum(file.numLogicalRecords().get() for file in files)  # without those that are marked as removed
     written = sum(json.loads(action["add"]["stats"])["numRecords"] for action in added)
     if written != wanted:
-        raise LedgerError(f"{table.name}: found {written} rows in files that should hold {wanted}: nothing was joined; look for damage")
+        raise LedgerError(
+            f"{table.name}: found {written} rows in files that should hold {wanted}: nothing was joined; the table is damaged"
+        )

@@ -32,7 +32,7 @@ _LONGEST = 10_000
 
 
 def check(text: str) -> str:
-    """The expression; raises SettingsError for what is more, or less, than one expression. Its columns are not looked at."""
+    """The expression; raises SettingsError for what is more, or less, than one expression. Its columns are not checked."""
     if not text.strip() or len(text) > _LONGEST:
         raise _refused(f"{len(text.strip())} characters")
     depth, before = 0, ""
@@ -56,7 +56,7 @@ def check(text: str) -> str:
 
 
 def equalities(text: str, columns: Iterable[str]) -> dict[str, str]:
-    """Of a checked expression, the columns that are to equal a literal, with that literal as it stands there."""
+    """The columns that a checked expression compares with a literal, and that literal as written."""
     bare = {name: re.search(rf"(?<![\w.'\"]){re.escape(name)}\s*=\s*{_LITERAL}", text, re.IGNORECASE) for name in columns}
     return {name: found[1] for name, found in bare.items() if found}
 

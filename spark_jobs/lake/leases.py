@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.2
-# What is no table comes first (a job that runs once at a time), then tables by layer. Control tables are written last, by jobs that hold
-# what they tell of; of those, releases first: a roll-back corrects the others while nothing can be released.
+# Names that are not tables come first (a job that runs one at a time), then tables by layer. Control tables come last: jobs write them
+# while they hold the tables described. Of these, releases come first: a roll-back corrects the others while nothing can be released.
 _ORDER = ("bronze", "silver", "gold", "control.releases", "control")
 
 
@@ -42,7 +42,7 @@ _held = _Held()
 
 @contextmanager
 def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
-    """Hold the leases of some tables; raises LeaseHeld, which says who holds one and since when, once `wait_seconds` are over.
+    """Hold the leases of some tables; after `wait_seconds` raises LeaseHeld, which names the holder and the time since when.
 
     Gives the epoch: a number that is larger each time.
     """
@@ -52,12 +52,12 @@ def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: 
 
 @contextmanager
 def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[int]:
-    """`hold` for what is no declared table.
+    """`hold` for names that are not declared tables.
 
     Raises RuntimeError, before it takes any, where it might wait for a lease that comes before one which this thread holds.
     """
     deadline, wanted = time.monotonic() + wait_seconds, sorted(names, key=_place)
-    if wait_seconds > 0:  # who does not wait blocks nobody
+    if wait_seconds > 0:  # a caller that does not wait blocks nobody
         _refuse_out_of_order(wanted, owner)
     with ExitStack() as stack:
         epochs = [stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline)) for name in wanted]
@@ -70,7 +70,7 @@ def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_second
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Where a lease stands in the order of all."""
+    """The place of a lease in the order of all leases."""
     kinds = (name, name.partition(".")[0])
     return next((number for number, kind in enumerate(_ORDER) if kind in kinds), -1), name
 
@@ -79,7 +79,7 @@ def _refuse_out_of_order(wanted: Iterable[str], owner: str) -> None:
     first, last = min(wanted, key=_place, default=None), max(_held.names, key=_place, default=None)
     if first is not None and last is not None and _place(first) <= _place(last):
         raise RuntimeError(
-            f"{owner} waits for {first} while it holds {last}: expected leases in the order of spark_jobs/lake/leases.py, in which two "
+            f"{owner} waits for {first} while it holds {last}: expected leases in the order of spark_jobs/lake/leases.py, so that two "
             f"processes cannot block each other: take {first} before {last}, or do not wait for it"
         )
 
@@ -98,7 +98,7 @@ def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[in
             time.sleep(_POLL_SECONDS)
         epoch = _record(file).get("epoch", 0) + 1
         record = {"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": _now(), "epoch": epoch}
-        # One write over the old record, blanks over what is left of it: the file holds one of the two whenever this process dies.
+        # One write over the old record, padded with blanks: if this process dies, the file holds the old record or the new one.
         file.seek(0)
         file.write(json.dumps(record).ljust(os.fstat(file.fileno()).st_size))
         file.flush()

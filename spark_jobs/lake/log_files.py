@@ -1,4 +1,4 @@
-"""The files of a Delta log, and which of them nobody needs any more. Deletes files, commits nothing; needs no Spark."""
+"""The files of a Delta log, and the removal of expired ones. Deletes files, commits nothing; needs no Spark."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pathlib import Path
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 _SUMS = re.compile(r"(\d{20})\.crc|\..+\.crc")  # of a version, and of a file: Hadoop makes one for each
-_COMMITS_A_CHECKPOINT = 1_000  # how many commits are read again, at most, to open an old version
+_COMMITS_A_CHECKPOINT = 1_000  # at most so many commits are read to open an old version
 _NEWEST_CHECKPOINTS = 3
 
 
@@ -22,7 +22,7 @@ class Log:
     checkpoints: dict[int, list[Path]]
 
     def newest_before(self, moment: datetime) -> int | None:
-        """The version that a table had at a moment, of those that the log still has; None when all commits are younger.
+        """The version that a table had at a time, among those in the log; None if all commits are younger.
 
         Commits are taken in order: one that a clock set back made look old is not older than those before it.
         """
@@ -31,7 +31,7 @@ class Log:
         return first - 1 if first > min(self.written_at) else None
 
     def is_readable(self, version: int) -> bool:
-        """Whether the files to open a version are there: from a checkpoint, or the first commit of all, without a gap."""
+        """Whether the files to open a version exist: from a checkpoint, or from the first commit, without a gap."""
         start = max((each for each in self.checkpoints if each <= version), default=-1)
         return all(each in self.written_at for each in range(start + 1, version + 1)) and (start >= 0 or version >= 0)
 
@@ -53,7 +53,7 @@ def read_log(table: Path) -> Log:
 
 
 def clean(log: Log, keep_from: int, settled: datetime) -> int:
-    """Delete what is not needed to open the version `keep_from` and all later ones; returns the number of commits that went.
+    """Delete what is not needed to open the version `keep_from` and later ones; returns the number of commits removed.
 
     They go oldest first, so that the rest is a log without a gap whenever this ends. Also goes what only makes many files, and is
     older than `settled`: check sums, and checkpoints between which there are few commits.
@@ -71,7 +71,7 @@ def clean(log: Log, keep_from: int, settled: datetime) -> int:
 
 
 def _crowded(checkpoints: Iterable[int]) -> list[int]:
-    """The checkpoints that may go: all but the first of every thousand commits, and the newest ones."""
+    """The checkpoints to remove: all except the first of every thousand commits and the newest ones."""
     versions = sorted(checkpoints)
     firsts = {version // _COMMITS_A_CHECKPOINT: version for version in reversed(versions)}
     return [version for version in versions[:-_NEWEST_CHECKPOINTS] if version != firsts[version // _COMMITS_A_CHECKPOINT]]

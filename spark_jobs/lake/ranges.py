@@ -1,4 +1,4 @@
-"""Parts of a table where some times lie, as conditions in literals, so that Delta skips files by them and Parquet pages."""
+"""Conditions in literals that hold some times, so that Delta can skip files and Parquet can skip pages."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from pyspark.sql import Column, functions as F
 
-MOST = 64  # of times; the code that Delta generates to skip files by 100 of them is larger than a Java method may be
+MOST = 64  # ranges; to skip files by 100 of them, Delta would generate more code than a Java method may have
 _MOST_OF_FILES, _MOST_NAMED = 16, 2_000
 _MICROS = 1_000_000
 
@@ -15,7 +15,7 @@ Range = tuple[int, int]  # numbers of hours, or of days, since the epoch; both e
 
 @dataclass(frozen=True)
 class Unit:
-    """How times are counted: in so many seconds, of a column of this type."""
+    """A unit of time: its seconds, and the type of the column."""
 
     seconds: int
     kind: str
@@ -42,13 +42,13 @@ def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:
 
 
 def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> Column:
-    """Whether the span from one column to another has a part in one of the ranges; of one column: whether it lies in one."""
+    """Whether the span from one column to another overlaps one of the ranges; for one column, whether it lies in one."""
     parts = [f"({start} < {_literal(last + 1, unit)} and {end} >= {_literal(first, unit)})" for first, last in found]
     return F.expr(_any(parts) if parts else "false")
 
 
 def among(time: str, numbers: Sequence[int], unit: Unit) -> Column:
-    """Whether a time lies in one of these hours or days, for a MERGE: it skips files, not pages, and looks at every row of the others.
+    """Whether a time lies in one of these hours or days, for a MERGE: it skips files, not pages, and checks every row of the other files.
 
     So for files there are few ranges, and the rows are looked up one by one.
     """
@@ -57,7 +57,7 @@ def among(time: str, numbers: Sequence[int], unit: Unit) -> Column:
 
 
 def _any(parts: Sequence[str]) -> str:
-    """One or another of them, in a tree of least depth: the work of generating code for it grows with the square of the depth."""
+    """The conditions joined by OR in a tree of least depth, because the work of generating code grows with the square of the depth."""
     half = len(parts) // 2
     return f"({_any(parts[:half])} or {_any(parts[half:])})" if half else parts[0]
 

@@ -1,4 +1,4 @@
-"""The shape of a warehouse: its schema version, and its tables, which are made here and brought up by additions alone.
+"""The schema of a warehouse: its version, and its tables, which are created here and changed by additions only.
 
 The version is a number in the file `schema_version` of the warehouse: it belongs to all tables at once, anybody can read it without
 Delta, and it is copied with the tables. It says which code has last changed a table's columns; code that knows an older one refuses.
@@ -29,12 +29,12 @@ _TO_DO = "use the version of the project that wrote it, or set LEDGER_WAREHOUSE 
 
 
 def version_file(settings: Settings) -> Path:
-    """The file that holds the schema version of a warehouse; a warehouse from before there was one has none."""
+    """The file that holds the schema version of a warehouse; an older warehouse has none."""
     return settings.warehouse / "schema_version"
 
 
 def refuse_newer(settings: Settings) -> int:
-    """The schema version of the warehouse, 0 where none is written; raises LedgerError when it is newer than this code knows."""
+    """The schema version of the warehouse, 0 if there is none; raises LedgerError if it is newer than this code knows."""
     file = version_file(settings)
     try:
         text = file.read_text(encoding="utf-8", errors="replace").strip()
@@ -45,13 +45,13 @@ def refuse_newer(settings: Settings) -> int:
     if int(text) > SCHEMA_VERSION:
         raise LedgerError(
             f"the warehouse {settings.warehouse} has schema version {text}, expected at most {SCHEMA_VERSION}, "
-            f"which is all that this code knows: {_TO_DO}"
+            f"the newest that this code knows: {_TO_DO}"
         )
     return int(text)
 
 
 def bring_up(settings: Settings, tables: Iterable[Table]) -> None:
-    """`ensure_tables` for those of the tables that exist, all that are declared, where the warehouse is older than this code.
+    """`ensure_tables` for those of the declared tables that exist, if the warehouse is older than this code.
 
     The caller holds no lease. Opens no table where the schema version is that of this code.
     """
@@ -61,7 +61,7 @@ def bring_up(settings: Settings, tables: Iterable[Table]) -> None:
 
 
 def ensure_tables(settings: Settings, tables: Iterable[Table], *, is_held: bool = False) -> None:
-    """Make the tables that do not exist yet, and add to the others the columns that they lack, which are null in the rows there are.
+    """Create the tables that do not exist yet, and add missing columns to the others; existing rows have null there.
 
     Columns are added under the table's lease, unless the caller holds it (`is_held`). Raises LedgerError, and changes nothing, where
     the warehouse is newer than this code, or some table cannot be brought up by additions.
@@ -81,7 +81,7 @@ def ensure_tables(settings: Settings, tables: Iterable[Table], *, is_held: bool 
 
 
 def lacking(table: Table, delta: deltalake.DeltaTable) -> list[str]:
-    """The declared columns that a table lacks, because an older version of the project has made it."""
+    """The declared columns that a table lacks, because an older version of the project created it."""
     present = {field.name for field in delta.schema().fields}
     return [name for name in table.columns if name not in present]
 
@@ -99,13 +99,13 @@ def _create(settings: Settings, table: Table) -> None:
 
 def _add_columns(settings: Settings, table: Table) -> None:
     delta = deltalake.DeltaTable(str(table.path(settings)))
-    if names := lacking(table, delta):  # else another process was first
+    if names := lacking(table, delta):  # otherwise another process was faster
         delta.alter.add_columns([field for field in table.delta_schema().fields if field.name in names])
         log.info("%s: added %s, null in the rows that were there", table.name, ", ".join(names))
 
 
 def _differences(table: Table, delta: deltalake.DeltaTable) -> list[str]:
-    """What additions cannot mend, in words."""
+    """The differences that additions cannot repair, as text."""
     present = {field["name"]: _bare(field["type"]) for field in json.loads(delta.schema().to_json())["fields"]}
     wanted = {field["name"]: _bare(field["type"]) for field in delta_struct(table.ddl)["fields"]}
     nullable = {name for name, _, is_nullable in parse_columns(table.ddl) if is_nullable}
@@ -123,7 +123,7 @@ def _differences(table: Table, delta: deltalake.DeltaTable) -> list[str]:
 
 
 def _bare(kind: Any) -> Any:
-    """A type in Delta's words without what says nothing of it."""
+    """A type in Delta's words, without its metadata."""
     if isinstance(kind, dict):
         return {name: _bare(value) for name, value in kind.items() if name not in ("metadata", "nullable", "containsNull")}
     return [_bare(each) for each in kind] if isinstance(kind, list) else kind

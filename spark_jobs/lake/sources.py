@@ -15,7 +15,7 @@ from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_micros
 
-# One micro-batch takes all that a source has: Delta would otherwise cut in the middle of a bronze batch.
+# One micro-batch takes everything: otherwise Delta would cut in the middle of a bronze batch.
 _ALL_FILES = str(2**31 - 1)
 
 
@@ -28,7 +28,7 @@ def read_table(spark: SparkSession, settings: Settings, table: Table, version: i
 
 
 def with_columns_of(table: Table, rows: DataFrame) -> DataFrame:
-    """Rows of a table with all columns that it is declared with: those that an older version of it lacks are null."""
+    """Rows of a table with all its declared columns; those that an older version lacks are null."""
     lacking = {name: F.lit(None).cast(kind) for name, kind, _ in parse_columns(table.ddl) if name not in rows.columns}
     return rows.withColumns(lacking) if lacking else rows
 
@@ -40,14 +40,14 @@ def between(time: str | Column, start: datetime, end: datetime) -> Column:
 
 
 def moment(time: datetime) -> Column:
-    """A time as a literal, whatever the zone of this machine."""
+    """A time as a literal that does not depend on the machine's zone."""
     return F.timestamp_micros(F.lit(to_micros(time)))
 
 
 def stream_table(
     spark: SparkSession, settings: Settings, table: Table, from_version: int | None = None, name: str | None = None
 ) -> DataFrame:
-    """The rows appended to a table, whole commits at a time; commits that remove or change rows are passed over.
+    """The rows appended to a table, whole commits at a time; commits that remove or change rows are skipped.
 
     A query without checkpoint starts with the commit `from_version`, which must exist, or with all rows there are. Under `name` the
     checkpoint keeps how far it has come (session.live_conf).
@@ -60,7 +60,7 @@ def stream_table(
 
 
 def start_once(writer: DataStreamWriter, settings: Settings, layer: str, table: Table) -> StreamingQuery:
-    """Start the query by which a layer takes what a table has gained, to end there. It begins with an empty checkpoint.
+    """Start a query that takes the new rows of a table and ends. It begins with an empty checkpoint.
 
     What the layer has written says where its query starts; a checkpoint that is older or newer than the tables would hide rows.
     """
@@ -76,7 +76,7 @@ def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_
 
 
 def wait_for(queries: Iterable[StreamingQuery]) -> None:
-    """Wait until every availableNow query is done; then raises LedgerError with the first line of what stopped one."""
+    """Wait until every availableNow query is done; then raises LedgerError with the first line of each error."""
     failures = []
     for query in queries:
         try:

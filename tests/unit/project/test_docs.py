@@ -22,6 +22,7 @@ from spark_jobs.lake import tables
 from spark_jobs.run import JOBS
 from spark_jobs.runtime import errors
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from tests.unit.project.test_imports import FLOOR_OF, MAY_IMPORT
 
 README = (ROOT / "README.md").read_text()
 PAGES = sorted(project_files(".md"))
@@ -54,7 +55,7 @@ def fenced_readme(language: str) -> str:
 
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {page.name: set(re.findall(r"`make ([a-z]+)`", page.read_text())) for page in PAGES}
+    named = {page.name: set(re.findall(r"(?:`|^)make ([a-z]+)", page.read_text(), re.MULTILINE)) for page in PAGES}
     assert {"demo", "test", "status", "down"} <= named["README.md"]
     assert {page: names - targets for page, names in named.items() if names - targets} == {}
 
@@ -97,6 +98,22 @@ def test_every_job_is_in_the_table_of_commands() -> None:
     assert words == set(JOBS)
 
 
+def test_every_job_and_option_that_a_page_names_exists() -> None:
+    """In a command line, and in the short form `run JOB`."""
+    options = set(re.findall(r'"(--[a-z-]+)"', (ROOT / "spark_jobs/commands/arguments.py").read_text()))
+    lines = [(page.name, line) for page in PAGES for line in re.findall(r"(?:spark_jobs\.run|`run) ([a-z_]+[^`#\n]*)", page.read_text())]
+    assert len(lines) > 50
+    assert {(page, line) for page, line in lines if line.split()[0] not in JOBS} == set()
+    assert {(page, name) for page, line in lines for name in re.findall(r"(?<!\S)\[?(--[a-z-]+)", line) if name not in options} == set()
+
+
+def test_every_module_that_a_page_runs_exists() -> None:
+    named = {(page.name, name) for page in PAGES for name in re.findall(r"-m ((?:include|spark_jobs|tests)[\w.]*\w)", page.read_text())}
+    places = {(page, name): ROOT / name.replace(".", "/") for page, name in named}
+    assert len(named) > 5
+    assert [key for key, place in places.items() if not (place.with_suffix(".py").exists() or (place / "__main__.py").exists())] == []
+
+
 def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
     lines = README.splitlines()
     assert len(lines) <= 120
@@ -120,6 +137,24 @@ def test_every_file_that_a_page_names_exists() -> None:
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
+def test_every_file_that_the_architecture_names_in_a_room_exists() -> None:
+    """Its paths are below spark_jobs or include."""
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.(?:py|yaml|sql))`", page_text("architecture.md"))
+    assert len(named) > 20
+    assert [path for path in named if not any((ROOT / folder / path).exists() for folder in (".", "spark_jobs", "include"))] == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    pages = {page.name for page in (ROOT / "include/docs").glob("*.md")}
+    assert pages == set(re.findall(r"\(include/docs/([a-z-]+\.md)\)", README))
+
+
+def test_the_glossary_has_few_terms_and_each_once() -> None:
+    terms = re.findall(r"^\| \*\*(.+?)\*\* \|", page_text("glossary.md"), re.MULTILINE)
+    assert 10 < len(terms) <= 20
+    assert len(terms) == len(set(terms))
+
+
 def test_every_edge_of_the_semantics_has_its_tests() -> None:
     """Each section names some; all of them are there, and those of the edges are all named."""
     page = (ROOT / "include/docs/semantics.md").read_text()
@@ -131,10 +166,13 @@ def test_every_edge_of_the_semantics_has_its_tests() -> None:
     assert without == []
 
 
-def test_the_architecture_names_every_room() -> None:
-    rooms = {folder.name for folder in (ROOT / "spark_jobs").iterdir() if (folder / "__init__.py").exists()}
-    named = set(re.findall(r"`([a-z]+)/`", page_text("architecture.md").split("## One record")[0]))
-    assert rooms <= named
+def test_the_architecture_draws_the_rooms_as_the_test_of_imports_has_them() -> None:
+    rows = re.findall(r"^\| (\d) \| `([a-z]+)(?:/|\.py)` \| .+ \| (.*) \|$", page_text("architecture.md"), re.MULTILINE)
+    drawn = {room: (int(floor), set(imports.split(", ")) - {"nothing"}) for floor, room, imports in rows}
+    drawn["commands"] = (drawn["commands"][0], drawn.keys() - {"kafka", "commands", "run"})  # "every room but kafka"
+    assert drawn == {room: (FLOOR_OF[room] + 1, set(allowed)) for room, allowed in MAY_IMPORT.items()}
+    arrows = fenced("mermaid", "architecture.md")
+    assert all(re.search(rf"\b{room}\b", arrows) for room in MAY_IMPORT)
 
 
 def test_every_decision_is_dated_and_linked() -> None:
@@ -150,7 +188,7 @@ def test_generated_pages_are_current() -> None:
     assert {name: generate.read(generate.FOLDER / name) for name in generate.pages()} == generate.pages()
 
 
-def test_a_page_that_differs_is_found_and_made_anew(
+def test_a_page_that_differs_is_found_and_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
@@ -161,7 +199,7 @@ def test_a_page_that_differs_is_found_and_made_anew(
     (tmp_path / "rules.md").write_text("old")
     capsys.readouterr()
     assert generate.main(["--check"]) == 1
-    assert capsys.readouterr().out == "include/docs/rules.md: differs from what is declared: run make format\n"
+    assert capsys.readouterr().out == "include/docs/rules.md: differs from the declarations: run make format\n"
 
 
 def test_generated_pages_name_every_table_column_and_rule() -> None:
