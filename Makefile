@@ -13,7 +13,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: ## the virtual environment and the jars, from their lock files
-	@$(PYTHON) include/setup.py
+	@$(PYTHON) include/setup/install.py
 
 demo: setup ## the whole pipeline on embedded services; the services keep running
 	@$(PY) -m include.demo
@@ -48,11 +48,11 @@ lint: setup ## format, lint, types, and the files that no test runs; repairs not
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yaml
 	$(BIN)/hadolint include/docker/Dockerfile
-	$(PY) -m include.check_files
+	$(PY) -m include.setup.check_files
 	$(PY) -m include.docs.generate --check
 
 vulnerabilities: setup ## known vulnerabilities of the locked packages, where a service answers
-	@$(PY) -m include.dev.vulnerabilities
+	@$(PY) -m include.setup.vulnerabilities
 
 format: setup ## let ruff repair what it can, and regenerate the generated pages
 	$(BIN)/ruff check --fix .

@@ -24,8 +24,7 @@ for it. The application finishes its batch and starts there. The option applies 
 
 from airflow.sdk import Param, dag
 
-from include.orchestration.ingestion import applications
-from include.orchestration.services import ENDLESS, INGESTION, keep_running
+from include.orchestration.services import ENDLESS, INGESTION, ingestions, keep_running
 
 TIME_WITH_ZONE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
 # The look-ahead is the end of the text; `$` would let a line end follow.
@@ -54,7 +53,7 @@ STARTING_OFFSETS_OPTION = "{{ '--starting-offsets=' ~ params.starting_offsets if
 )
 def bronze_ingestion() -> None:
     """A task for each application, held open for as long as its streams run."""
-    for task_id, topics in applications().items():
+    for task_id, topics in ingestions().items():
         keep_running(INGESTION, task_id, topics, option=STARTING_OFFSETS_OPTION)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from include.orchestration.commands import telling_line
 from include.orchestration.jobs import Job, job_error
+from spark_jobs.runtime.commands import telling_line
 from spark_jobs.runtime.errors import GateClosed
 
 NAMES_SHOWN, FOUND_SHOWN = 20, 100

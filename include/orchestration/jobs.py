@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from include.orchestration.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment, telling_line
+from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment, telling_line
 from spark_jobs.runtime.private import UMASK, keep_files_private
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings

@@ -16,10 +16,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from include.orchestration.alerts import alerts
 from include.orchestration.defaults import DEFAULT_ARGS, ON_REQUEST, START
 from include.orchestration.jobs import job, spark_job
-from include.orchestration.supervision import GaveUpError, Supervisor
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import INGESTION, LIVE, SERVICES, Service
+from spark_jobs.service.supervisor import GaveUpError, Supervisor
 
 __all__ = ["ENDLESS", "INGESTION", "LIVE", "KeepRunning", "SupervisionTrigger", "control_dag", "keep_running"]
 
@@ -53,6 +53,13 @@ def keep_running(service: Service, task_id: str, parts: Collection[str] = (), op
     if read_settings().spark_master.startswith(("k8s", "yarn")):
         return spark_job(*service.words(parts), option, task_id=task_id, durable=True, deploy_mode="cluster", **about)
     return KeepRunning(task_id=task_id, command=service.command, parts=parts, option=option, **about)
+
+
+def ingestions() -> dict[str, tuple[str, ...]]:
+    """The topics of each application that ingests, by the id of its task: one for all, or by LEDGER_BRONZE_APPLICATIONS one for each."""
+    if read_settings().bronze_applications == "one":
+        return {"ingest": INGESTION.parts}
+    return {f"ingest_{topic}": (topic,) for topic in INGESTION.parts}
 
 
 def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DAG:

@@ -3,7 +3,6 @@
 import argparse
 import signal
 import sys
-from types import FrameType
 
 from include.stack.lifecycle import down, status, up
 from spark_jobs.runtime.errors import LedgerError
@@ -18,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("command", choices=("up", "down", "status"))
     command = parser.parse_args(arguments).command
     keep_files_private()
-    signal.signal(signal.SIGTERM, _interrupt)  # clean up on TERM as on Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
     try:
         if command == "up":
             up(tell=_say)
@@ -38,10 +37,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

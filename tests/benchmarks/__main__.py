@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from include.spark.class_archive import fill_bronze
+from include.setup.class_archive import fill_bronze
 from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.benchmarks import backfill, explain, gold_history, history, ingestion
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from include.spark.class_archive import fill_bronze
+from include.setup.class_archive import fill_bronze
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import read_settings

@@ -9,9 +9,9 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from include.orchestration.commands import job_environment
 from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.progress import has_new_batches
+from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.support.fake_spark import FakeSparkSubmit

@@ -16,14 +16,14 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from include.orchestration import ingestion, services
+from include.orchestration import services
 from include.orchestration.services import KeepRunning, SupervisionTrigger, keep_running
-from include.orchestration.supervision import GaveUpError, Supervisor
 from spark_jobs import run
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION, LIVE, SERVICES, Service
+from spark_jobs.service.supervisor import GaveUpError, Supervisor
 
 TOPICS = ("transactions", "customers", "accounts")
 NOW = 1_700_000_000.0
@@ -154,7 +154,7 @@ def test_the_trigger_goes_on_until_no_other_start_can_help(monkeypatch: pytest.M
 
 def test_each_topic_may_have_an_application_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_BRONZE_APPLICATIONS", "each")
-    assert ingestion.applications() == {f"ingest_{topic}": (topic,) for topic in TOPICS}
+    assert services.ingestions() == {f"ingest_{topic}": (topic,) for topic in TOPICS}
     assert INGESTION.application(("customers",)) == "bronze-customers"
     assert [INGESTION.application(parts) for parts in (TOPICS, TOPICS[::-1], ())] == ["bronze"] * 3
 

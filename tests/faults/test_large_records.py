@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from deltalake import DeltaTable
 
-from include.account import ingested
+from include.demo.reconciliation import ingested
 from spark_jobs import control
 from spark_jobs.bronze import acceptance
 from spark_jobs.bronze.fetches import Fetches

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from include.demo import wait_for_dags
+from include.demo.waiting import wait_for_dags
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints

@@ -9,8 +9,8 @@ from urllib.request import url2pathname
 import httpx
 import pytest
 
-from include.account import close_account
-from include.demo import Clock, wait_for_dags, wait_for_ingestion
+from include.demo.reconciliation import reconcile
+from include.demo.waiting import Clock, wait_for_dags, wait_for_ingestion
 from include.producer import Disturbances, generated_sources, plan_messages, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
@@ -60,7 +60,7 @@ def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: Airflow
     assert (state, set(tasks.values())) == ("success", {"success"}), tasks
     release = newest_release(settings)
     assert release.release_id == 1
-    assert close_account(settings, release).differences == []
+    assert reconcile(settings, release).differences == []
     for gate in GATES:
         told = call("GET", f"/dags/medallion/dagRuns/{run}/taskInstances/{gate}/xcomEntries/return_value?deserialize=true")["value"]
         assert told["verdict"] == "passed"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from include.account import close_account
+from include.demo.reconciliation import reconcile
 from include.producer import Message
 from spark_jobs.control import backfills
 from spark_jobs.lake import tables
@@ -59,7 +59,7 @@ def assert_mended(ledger: Ledger) -> None:
     """Silver and gold are as they should be, and released; nothing that was staged is left."""
     assert_gold_follows(ledger, assert_silver_follows(ledger))
     release = newest_release(ledger.settings)
-    assert (release.release_id, close_account(ledger.settings, release).differences) == (2, [])
+    assert (release.release_id, reconcile(ledger.settings, release).differences) == (2, [])
     assert not (ledger.settings.checkpoints / "backfill").exists()
 
 
@@ -89,7 +89,7 @@ def test_a_backfill_of_a_year_beside_the_live_flow(
     ledger.run("bronze --available-now", "silver", f"{YEAR} --step-rows 150", *ALL_STEPS)
     assert backfills.halfway(ledger.settings) is None
     assert_gold_follows(ledger, assert_silver_follows(ledger))
-    assert close_account(ledger.settings, newest_release(ledger.settings)).differences == []
+    assert reconcile(ledger.settings, newest_release(ledger.settings)).differences == []
 
 
 def kill_or_run(ledger: Ledger, command: str, seconds: float) -> None:

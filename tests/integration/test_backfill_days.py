@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 from psutil import Process
 
-from include.account import close_account
-from include.demo import Clock, wait_for_dags, wait_for_ingestion
+from include.demo.reconciliation import reconcile
+from include.demo.waiting import Clock, wait_for_dags, wait_for_ingestion
 from include.producer import Disturbances, generated_sources, plan_messages, publish
 from include.stack.airflow_api import AirflowApi
 from include.stack.processes import environment_of, find_all, find_part
@@ -58,7 +58,7 @@ def test_days_of_a_backfill_are_rebuilt_by_one_application_and_released(settings
     release = newest_release(settings)
     assert release.release_id > before
     assert release.versions[DAILY_TOTALS.name] == ledger.versions()[DAILY_TOTALS.name]
-    assert close_account(settings, release).differences == []
+    assert reconcile(settings, release).differences == []
 
 
 @pytest.mark.soak
@@ -86,7 +86,7 @@ def test_days_are_rebuilt_while_live_data_comes_and_an_application_is_killed(set
         for dag in LIVE:
             api._call("PATCH", f"/dags/{dag}", {"is_paused": True})
         assert api.wait_for_run("bronze_control", api.trigger("bronze_control", {"action": "stop"}), 300, Clock()) == "success"
-    assert close_account(settings, newest_release(settings)).differences == []
+    assert reconcile(settings, newest_release(settings)).differences == []
 
 
 def rebuilding(settings: Settings) -> list[Process]:

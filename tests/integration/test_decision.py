@@ -12,8 +12,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from include.account import close_account
-from include.demo import wait_for_dags
+from include.demo.reconciliation import reconcile
+from include.demo.waiting import wait_for_dags
 from include.producer import Disturbances, Message, generated_sources, plan_messages, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
@@ -86,7 +86,7 @@ def test_an_operator_waits_and_then_releases_anyway(
     assert api.wait_for_run(medallion, started, RUN_SECONDS) == "success"
     release = newest_release(settings)
     assert release.release_id == before + 1
-    assert close_account(settings, release).differences == []
+    assert reconcile(settings, release).differences == []
 
     webhook, mail = alerts.webhook.received[told[0] :], alerts.mail.received[told[1] :]
     ((path, body),), ((_, recipients, message),) = webhook, mail  # once, however many runs have failed since
@@ -125,7 +125,7 @@ def test_an_operator_rolls_back(settings: Settings, api: AirflowApi, medallion: 
     assert api.wait_for_run(medallion, started, RUN_SECONDS) == "success"
     release = newest_release(settings)
     assert release.release_id == before + 1
-    assert close_account(settings, release).differences == []  # nothing is lost, nothing is there twice
+    assert reconcile(settings, release).differences == []  # nothing is lost, nothing is there twice
 
 
 def garbage(name: str) -> list[Message]:

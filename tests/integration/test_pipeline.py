@@ -2,7 +2,7 @@
 
 import pytest
 
-from include.account import close_account
+from include.demo.reconciliation import reconcile
 from include.producer import Message
 from spark_jobs import control
 from spark_jobs.lake import tables
@@ -23,7 +23,7 @@ def assert_released(ledger: Ledger, number: int) -> None:
     assert release.release_id == number
     assert release.versions == {table.name: ledger.versions()[table.name] for table in layers}
     assert release.rows == {table.name: len(ledger.rows(table)) for table in layers}
-    assert close_account(ledger.settings, release).differences == []
+    assert reconcile(ledger.settings, release).differences == []
 
 
 def test_bronze_is_what_was_sent(first_wave: Wave) -> None:

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from playwright.sync_api import expect
 
-from include.demo import Clock, wait_for_dags
+from include.demo.waiting import Clock, wait_for_dags
 from include.producer import publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from include.account import close_account
+from include.demo.reconciliation import reconcile
 from spark_jobs.lake import tables
 from spark_jobs.releases.releases import has_unreleased_batches, newest_release
 from tests.integration.conftest import Wave
@@ -75,5 +75,5 @@ def test_gold_follows_and_is_released(driven: Driven) -> None:
     ledger.run(*ALL_STEPS)
     assert_gold_follows(ledger, driven.split)
     release = newest_release(ledger.settings)
-    assert (release.release_id, close_account(ledger.settings, release).differences) == (2, [])
+    assert (release.release_id, reconcile(ledger.settings, release).differences) == (2, [])
     assert not has_unreleased_batches(ledger.settings)

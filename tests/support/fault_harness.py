@@ -17,7 +17,6 @@ import psutil
 from confluent_kafka import Message, Producer
 from deltalake import DeltaTable
 
-from include.orchestration.supervision import Supervisor
 from include.stack import kafka
 from include.stack.processes import find_all
 from spark_jobs import control
@@ -26,6 +25,7 @@ from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION
+from spark_jobs.service.supervisor import Supervisor
 from tests.support.ledger import await_that
 
 SEED = int(os.environ.get("LEDGER_TEST_SEED", "1"))

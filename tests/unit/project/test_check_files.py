@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from include.check_files import check_agreement, check_jar_lock, check_requirements, check_yaml, project_files
+from include.setup.check_files import check_agreement, check_jar_lock, check_requirements, check_yaml, project_files
 from spark_jobs.runtime.settings import ROOT
 
 TEXTS = (
@@ -73,7 +73,7 @@ def test_a_jar_lock_that_is_none(lines: str, finding: str) -> None:
 
 
 def test_a_yaml_file_that_does_not_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("include.check_files.ROOT", tmp_path)
+    monkeypatch.setattr("include.setup.check_files.ROOT", tmp_path)
     file = tmp_path / "rules.yaml"
     file.write_text("a: [1")
     (found,) = check_yaml(file)

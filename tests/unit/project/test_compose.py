@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from include.setup import LOCKS
+from include.setup.install import LOCKS
 from spark_jobs.runtime.settings import ROOT, read_settings
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())

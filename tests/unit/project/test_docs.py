@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from include.check_files import project_files
 from include.docs import generate
-from include.orchestration.commands import MEANINGS
+from include.setup.check_files import project_files
 from spark_jobs import control
 from spark_jobs.lake import tables
 from spark_jobs.run import JOBS
 from spark_jobs.runtime import errors
+from spark_jobs.runtime.commands import MEANINGS
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from tests.unit.project.test_imports import FLOOR_OF, MAY_IMPORT
 

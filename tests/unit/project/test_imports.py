@@ -27,6 +27,8 @@ ROOMS = [
     ),
     Room("include", ("dags", "tests", "pyspark")),
     Room("include.orchestration", ("expectations", "include"), but=("include.orchestration",)),
+    Room("include.setup", ("airflow", "expectations", "include"), but=("include.setup", "include.producer")),
+    Room("include.demo", ("airflow", "expectations", "include"), but=("include.demo", "include.stack")),
     Room("include.quality_page", ("include", "expectations"), but=("include.quality_page", "include.orchestration.defaults")),
     Room("include.producer", ("airflow", "expectations", "include"), but=("include.producer",)),
     Room("include.reader", ("airflow", "expectations", "include"), but=("include.reader",)),
@@ -81,6 +83,7 @@ JUDGES = (  # may import expectations
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
 WITHOUT_SPARK = (
     "dags",
+    "include.demo",
     "include.orchestration",
     "include.producer",
     "include.quality_page",

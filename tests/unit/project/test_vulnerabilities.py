@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from include.dev import vulnerabilities
+from include.setup import vulnerabilities
 
 REPORT = {
     "dependencies": [

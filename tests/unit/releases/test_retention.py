@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from include.account import close_account
+from include.demo.reconciliation import reconcile
 from include.reader import QueryError, ReleaseReader, open_release
 from spark_jobs import control, run
 from spark_jobs.control.verdicts import newest_verdicts
@@ -129,7 +129,7 @@ def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:
 
     overwrite_and_vacuum(settings)
     assert everything(open_release(settings, 1)) == before
-    assert close_account(settings, newest_release(settings)).differences == []
+    assert reconcile(settings, newest_release(settings)).differences == []
     versions = {path: DeltaTable(str(path)).version() for path in folder.glob("*/*")}
     archive.keep(settings, 1)
     assert {path: DeltaTable(str(path)).version() for path in folder.glob("*/*")} == versions

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 JARS = ROOT / ".jars"
 LOCKS = {
@@ -140,7 +140,7 @@ def archive_classes() -> None:
     print("setup: archiving Spark's classes for quicker starts (once, about a minute)", flush=True)
     archive.unlink(missing_ok=True)
     try:
-        run([str(VENV / "bin/python"), "-m", "include.spark.class_archive", str(archive)])
+        run([str(VENV / "bin/python"), "-m", "include.setup.class_archive", str(archive)])
     except SetupError as error:
         print(f"setup: no class archive, jobs will start more slowly: {error}", file=sys.stderr)
     stamp.write_text(wanted)

@@ -13,11 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from include.orchestration import supervision
-from include.orchestration.supervision import GaveUpError, Supervisor
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.service import desired_state, heartbeat
+from spark_jobs.service import desired_state, heartbeat, supervisor as supervision
 from spark_jobs.service.services import INGESTION, SERVICES, Service
+from spark_jobs.service.supervisor import GaveUpError, Supervisor
 
 APPLICATION = """
 import pathlib, sys, time
@@ -67,7 +66,8 @@ class Stage:
     def runs(self) -> psutil.Process | None:
         """The application, once it runs."""
         beat = self.beat()
-        return beat.processes()[-1] if beat and beat.is_alive() and beat.state == "running" else None
+        processes = beat.processes() if beat and beat.is_alive() and beat.state == "running" else []
+        return processes[-1] if processes else None
 
     def process(self) -> psutil.Process:
         found = self.runs()

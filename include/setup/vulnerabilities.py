@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from include.setup import FOR_DEVELOPERS, REQUIREMENTS, ROOT
+from include.setup.install import FOR_DEVELOPERS, REQUIREMENTS, ROOT
 
 SECONDS = 300
 

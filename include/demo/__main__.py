@@ -1,4 +1,4 @@
-"""`python -m include.demo`: the whole pipeline once, from Kafka to a release, with the account at the end.
+"""`python -m include.demo`: the whole pipeline once, from Kafka to a release, with a reconciliation at the end.
 
 Exit code 0 only when every record is accounted for and every gate passed; 3 when a gate is closed, 1 for anything else.
 """
@@ -7,20 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from include.account import close_account, ingested, read_gates, table_rows
+from include.demo.reconciliation import read_gates, reconcile, table_rows
+from include.demo.waiting import Clock, wait_for_dags, wait_for_ingestion
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import up
 from include.stack.processes import mark
-from spark_jobs.lake.tables import BRONZE
 from spark_jobs.releases.releases import Release, newest_release
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.private import keep_files_private
@@ -30,22 +26,9 @@ DATA = ROOT.parent / "shared/data"
 GENERATED_TRANSACTIONS = 100_000
 DISTURBANCES = ("--duplicates", "0.01", "--malformed", "0.005", "--late", "0.005")
 TRANSACTIONS_A_SECOND = 5_000
-DAG_SECONDS = 120
 PRODUCER_SECONDS = 300
-INGESTION_SECONDS = 240
 MEDALLION_SECONDS = 600
 INTERRUPTED = 130
-
-
-class Clock:
-    """Prints lines with the seconds since the start."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        """Print one line."""
-        print(f"[{time.monotonic() - self._begun:5.0f} s] {line}", flush=True)
 
 
 class Producer:
@@ -84,7 +67,7 @@ class Producer:
 def main() -> int:
     """Run the demo and return its exit code; what goes wrong is one line on standard error."""
     keep_files_private()
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
     try:
         return run(Clock())
     except LedgerError as error:
@@ -96,7 +79,7 @@ def main() -> int:
 
 
 def run(tell: Clock, environ: Mapping[str, str] = os.environ) -> int:
-    """Services, data, bronze, medallion, account. Returns the exit code; raises LedgerError when a step cannot go on."""
+    """Services, data, bronze, medallion, reconciliation. Returns the exit code; raises LedgerError when a step cannot go on."""
     producers: list[Producer] = []
 
     def produce(settings: Settings, *options: str) -> None:
@@ -132,59 +115,8 @@ def has_data(folder: Path) -> bool:
     return all((folder / f"{name}.csv").is_file() for name in ("transactions", "customers", "accounts"))
 
 
-def wait_for_dags(api: AirflowApi, *dag_ids: str) -> None:
-    """Return when Airflow knows the DAGs; raises LedgerError naming the files that cannot be read."""
-    deadline = time.monotonic() + DAG_SECONDS
-    while missing := [dag_id for dag_id in dag_ids if not api.has_dag(dag_id)]:
-        if errors := api.import_errors():
-            raise LedgerError(f"Airflow cannot read {'; '.join(errors)}")
-        if time.monotonic() > deadline:
-            raise LedgerError(f"Airflow did not find the DAGs {', '.join(missing)} in {ROOT / 'dags'} within {DAG_SECONDS} s")
-        time.sleep(0.5)
-
-
-def wait_for_ingestion(settings: Settings, api: AirflowApi, tell: Clock) -> None:
-    """Return when bronze holds every record that Kafka has; raises LedgerError when it makes no progress for minutes."""
-    ends = {table.name: watermarks(settings.broker(), table.name.split(".")[1]) for table in BRONZE}
-    last, since = "", time.monotonic()
-    while True:
-        behind = []
-        for table in BRONZE:
-            topic = table.name.split(".")[1]
-            have = ingested(settings, table, topic)
-            behind += [
-                f"{topic}-{partition} at {have.get(partition, (0, 0))[1]} of {end}"
-                for partition, (begin, end) in ends[table.name].items()
-                if end > begin and have.get(partition, (0, 0))[1] < end
-            ]
-        if not behind:
-            held = {table.name: sum(count for count, _ in ingested(settings, table, table.name.split(".")[1]).values()) for table in BRONZE}
-            tell("bronze holds all of Kafka: " + ", ".join(f"{name} {count}" for name, count in held.items()))
-            return
-        if (now := "; ".join(behind)) != last:
-            last, since = now, time.monotonic()
-        if time.monotonic() - since > INGESTION_SECONDS:
-            runs = api.runs("bronze_ingestion")
-            states = api.task_states("bronze_ingestion", runs[0]) if runs else {}
-            raise LedgerError(f"bronze has stood still for {INGESTION_SECONDS} s ({last}); tasks of bronze_ingestion: {states or 'no run'}")
-        time.sleep(1)
-
-
-def watermarks(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition of a topic; raises LedgerError when the broker does not answer."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "log_level": 0})
-    try:
-        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
-        found = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=15) for partition in partitions}
-        return {partition: (begin, end) for partition, (begin, end) in found.items()}
-    except (KafkaException, TypeError) as error:
-        raise LedgerError(f"Kafka at {bootstrap} does not tell the offsets of {topic}: {error}") from None
-    finally:
-        consumer.close()
-
-
 def report(settings: Settings, api: AirflowApi, run_id: str, state: str) -> int:
-    """Print the account, the verdicts, the release and the addresses; returns the exit code."""
+    """Print the reconciliation, the verdicts, the release and the addresses; returns the exit code."""
     wrong: list[str] = []
     if state != "success":
         failed = [task for task, task_state in api.task_states("medallion", run_id).items() if task_state == "failed"]
@@ -222,13 +154,9 @@ def report_rows(settings: Settings, release: Release) -> list[str]:
         print(f"  {name:34} {rows:>10,}")
         if rows != release.rows[name]:
             wrong.append(f"release {release.release_id} tells {release.rows[name]} rows of {name}, found {rows}")
-    account = close_account(settings, release)
-    print(f"\nConservation, by coordinates: {account}{' DOES NOT HOLD' if account.differences else ''}")
-    return wrong + account.differences
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    found = reconcile(settings, release)
+    print(f"\nConservation, by coordinates: {found}{' DOES NOT HOLD' if found.differences else ''}")
+    return wrong + found.differences
 
 
 if __name__ == "__main__":

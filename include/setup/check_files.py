@@ -9,7 +9,7 @@ import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from include.setup import FOR_DEVELOPERS, LOCKS, REQUIREMENTS, ROOT
+from include.setup.install import FOR_DEVELOPERS, LOCKS, REQUIREMENTS, ROOT
 
 JAR_LINE = re.compile(r"[0-9a-f]{64}  (?P<jar>[\w.-]+:[\w.-]+):[\w.-]+")
 PIN = re.compile(r"(?P<name>[\w.-]+)(\[[\w,.-]+\])?==(?P<version>[^\s;\\]+)")

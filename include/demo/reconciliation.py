@@ -1,4 +1,4 @@
-"""The account of a release: where every Kafka record ended up, by its coordinates, and what the gates said. Needs no Spark."""
+"""The reconciliation of a release: where every Kafka record ended up, by its coordinates, and what the gates said. Needs no Spark."""
 
 from dataclasses import dataclass, field
 
@@ -48,7 +48,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Account:
+class Reconciliation:
     """Rows by part, and a line for each way in which they do not add up."""
 
     rows: dict[str, int]
@@ -59,7 +59,7 @@ class Account:
         return f"bronze {self.rows['bronze']} = silver {silver} + duplicates {duplicates} + quarantine {quarantine}"
 
 
-def close_account(settings: Settings, release: Release) -> Account:
+def reconcile(settings: Settings, release: Release) -> Reconciliation:
     """Compare bronze with silver, duplicates and quarantine at the versions of a release, record by record.
 
     Each of bronze's records up to the release's last batch must be in exactly one of the three, once, and nothing else may be.
@@ -75,7 +75,7 @@ def close_account(settings: Settings, release: Release) -> Account:
     }
     differences = [f"{count} records are {what}" for what, count in problems.items() if count]
     rows = {"bronze": bronze.num_rows, **{part: coordinates.num_rows for part, coordinates in parts.items()}}
-    return Account(rows, differences + _dimension_differences(settings, release))
+    return Reconciliation(rows, differences + _dimension_differences(settings, release))
 
 
 def table_rows(settings: Settings, release: Release) -> dict[str, int]:

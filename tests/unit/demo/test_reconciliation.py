@@ -1,4 +1,4 @@
-"""The account of a release closes by coordinates, not by counts."""
+"""A release is reconciled by coordinates, not by counts."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from include.account import PARTS, close_account, read_gates
+from include.demo.reconciliation import PARTS, read_gates, reconcile
 from spark_jobs import control
 from spark_jobs.lake.tables import (
     BATCHES,
@@ -65,9 +65,9 @@ def test_every_record_in_one_place_closes(settings: Settings) -> None:
     put(settings, BRONZE_TRANSACTIONS, 0, 1, 2, 3)
     spread(settings, [0, 1], [2], [3])
     release(settings)
-    account = close_account(settings, newest_release(settings))
-    assert str(account) == "bronze 4 = silver 2 + duplicates 1 + quarantine 1"
-    assert account.differences == []
+    found = reconcile(settings, newest_release(settings))
+    assert str(found) == "bronze 4 = silver 2 + duplicates 1 + quarantine 1"
+    assert found.differences == []
 
 
 def test_batches_after_the_release_do_not_count(settings: Settings) -> None:
@@ -75,7 +75,7 @@ def test_batches_after_the_release_do_not_count(settings: Settings) -> None:
     put(settings, BRONZE_TRANSACTIONS, 1, batch=2)
     spread(settings, [0], [], [])
     release(settings, last_batch=1)
-    assert close_account(settings, newest_release(settings)).differences == []
+    assert reconcile(settings, newest_release(settings)).differences == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_sums_that_hide_a_difference_do_not_close(settings: Settings, parts: tup
     put(settings, BRONZE_TRANSACTIONS, 0, 1)
     spread(settings, *parts)
     release(settings)
-    assert difference in close_account(settings, newest_release(settings)).differences
+    assert difference in reconcile(settings, newest_release(settings)).differences
 
 
 def test_the_account_closes_after_rows_were_driven_again(settings: Settings) -> None:
@@ -104,7 +104,7 @@ def test_the_account_closes_after_rows_were_driven_again(settings: Settings) -> 
     customers = counts | {"table": SILVER_CUSTOMERS.name, "input": 1, "output": 0, "quarantined": 1}
     control.append(settings, BATCHES, [customers])
     release(settings)
-    assert close_account(settings, newest_release(settings)).differences == []
+    assert reconcile(settings, newest_release(settings)).differences == []
 
     put(settings, SILVER_TRANSACTIONS, 1)
     put(settings, TRANSACTIONS_DUPLICATES, 2)
@@ -113,8 +113,8 @@ def test_the_account_closes_after_rows_were_driven_again(settings: Settings) -> 
         DeltaTable(str(table.path(settings))).delete()
     control.append(settings, REDRIVES, [{"run_id": "r", "table": SILVER_CUSTOMERS.name, "outcome": "version", "redriven_at": NOW}])
     release(settings, number=2)
-    account = close_account(settings, newest_release(settings))
-    assert (str(account), account.differences) == ("bronze 3 = silver 2 + duplicates 1 + quarantine 0", [])
+    found = reconcile(settings, newest_release(settings))
+    assert (str(found), found.differences) == ("bronze 3 = silver 2 + duplicates 1 + quarantine 0", [])
 
 
 def test_no_release_is_told(settings: Settings) -> None:

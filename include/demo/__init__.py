@@ -1,0 +1,1 @@
+"""The demo: the whole pipeline once, and its reconciliation."""
