@@ -1,22 +1,18 @@
-"""Alerts: a webhook and mail, by Airflow's own notifiers, as failure callbacks of the tasks that people must hear about.
+"""Alerts: a webhook and mail, by notifiers of Airflow, as failure callbacks of tasks.
 
 Airflow runs callbacks when a task's state is settled, and only logs what goes wrong in one: an alert that cannot be sent changes
 nothing. Texts are templates of ours; what failed is filled in as a value.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 
 import requests
-from airflow.providers.http.hooks.http import HttpHook
-from airflow.providers.http.notifications import HttpNotifier
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
-from airflow.sdk import BaseNotifier, Connection, Context
+from airflow.sdk import BaseNotifier, Context
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
-from requests.adapters import HTTPAdapter
 
 from spark_jobs.runtime.settings import read_settings
 
@@ -37,8 +33,7 @@ def alerts(what: str, to_do: str) -> list[BaseNotifier]:
     settings = read_settings()
     notifiers: list[BaseNotifier] = []
     if settings.alert_webhook:
-        text = f"{what}\n{FOUND}\nWhat to do: {to_do}\nDAG run: {RUN}"
-        notifiers.append(WebhookNotifier(json={"text": text}, extra_options={"timeout": WEBHOOK_SECONDS}))
+        notifiers.append(WebhookNotifier(f"{what}\n{FOUND}\nWhat to do: {to_do}\nDAG run: {RUN}"))
     if settings.alert_mail:
         found, run = FOUND.replace(" }}", " | e }}"), RUN.replace(" }}", " | e }}")
         html = f'<p>{found}</p><p>What to do: {to_do}</p><p>DAG run: <a href="{run}">{run}</a></p>'
@@ -50,40 +45,26 @@ def alerts(what: str, to_do: str) -> list[BaseNotifier]:
     return notifiers
 
 
-class WebhookNotifier(HttpNotifier):
-    """Posts to LEDGER_ALERT_WEBHOOK. The address may hold a token, so no log and no error ever shows it, nor what the server says."""
+class WebhookNotifier(BaseNotifier):
+    """Posts to LEDGER_ALERT_WEBHOOK. The address may hold a token, so no log and no error shows it, nor what the server answers."""
 
-    @cached_property
-    def hook(self) -> HttpHook:
-        """The hook for the address in the settings, in place of one for a connection that is stored in Airflow."""
-        return _WebhookHook(method=self.method, adapter=_SilentAdapter())
+    template_fields = ("text",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
 
     def notify(self, context: Context) -> None:
         """Send it; raises AirflowException, which does not repeat the address, when it cannot be sent."""
-        mask_secret(read_settings().alert_webhook)  # for Airflow's own messages, of which the level DEBUG has more
+        address = str(read_settings().alert_webhook)
+        mask_secret(address)  # for the messages of libraries, of which the level DEBUG has more
         try:
-            super().notify(context)
-        except OSError as error:  # those of requests are of this kind
-            raise AirflowException(f"LEDGER_ALERT_WEBHOOK was not told: {error}") from None
-
-
-class _WebhookHook(HttpHook):
-    @classmethod
-    def get_connection(cls, conn_id: str) -> Connection:
-        return Connection(conn_id=conn_id, conn_type="http", host=read_settings().alert_webhook)
-
-
-class _SilentAdapter(HTTPAdapter):
-    """Sends; what goes wrong is told without the address: Airflow masks it in a task's log, but not in the scheduler's copy of that."""
-
-    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
-        try:
-            response = super().send(*args, **kwargs)
+            status = requests.post(address, json={"text": self.text}, timeout=WEBHOOK_SECONDS).status_code
+            problem = f"it answered {status}" if status >= HTTPStatus.BAD_REQUEST else None
         except requests.RequestException as error:
-            raise requests.ConnectionError(type(error).__name__) from None
-        if response.status_code >= HTTPStatus.BAD_REQUEST:
-            raise requests.ConnectionError(f"it answered {response.status_code}")
-        return response
+            problem = type(error).__name__
+        if problem:
+            raise AirflowException(f"the alert was not sent to LEDGER_ALERT_WEBHOOK: {problem}")
 
 
 def once_per_release(notifier: BaseNotifier) -> Callback:
