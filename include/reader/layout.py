@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.runtime.text import shown
 from spark_jobs.runtime.values import to_list
 
 _FIRST_ROWS = 1000
@@ -47,16 +47,9 @@ def _text(value: Any, widest: int | None) -> str:
     """A value in one line, without characters that would move a terminal's cursor."""
     match value:
         case None:
-            text = "null"
-        case bool():
-            text = str(value).lower()
+            value = "null"
         case bytes():
-            text = value.decode("utf-8", "backslashreplace")
+            value = value.decode("utf-8", "backslashreplace")
         case datetime():  # all are UTC
-            text = value.replace(tzinfo=None).isoformat(" ")
-        case Decimal():
-            text = format(value, "f")
-        case _:
-            text = str(value)
-    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return safe if widest is None or len(safe) <= widest else f"{safe[: widest - 1]}…"
+            value = value.replace(tzinfo=None).isoformat(" ")
+    return shown(value, widest)

@@ -10,8 +10,8 @@ from typing import Any
 _WIDEST = 60
 
 
-def shown(value: Any) -> str:
-    """A value in one line; times are UTC, a dash stands for null."""
+def shown(value: Any, widest: int | None = _WIDEST) -> str:
+    """A value in one line of at most `widest` characters; times are UTC, a dash stands for null."""
     match value:
         case None:
             text = "-"
@@ -24,7 +24,7 @@ def shown(value: Any) -> str:
         case _:
             text = str(value)
     safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return safe if len(safe) <= _WIDEST else f"{safe[: _WIDEST - 1]}…"
+    return safe if widest is None or len(safe) <= widest else f"{safe[: widest - 1]}…"
 
 
 def listed(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
