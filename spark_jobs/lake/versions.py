@@ -76,12 +76,6 @@ def rows_written(path: Path, after: int, applications: Collection[str]) -> int |
     return sum(int(metrics.get(f"numTargetRows{what}", 0)) for metrics in own for what in _CHANGES) if own else None
 
 
-def operation_of(path: Path, version: int) -> str | None:
-    """The name of the operation that made a version of the table at `path`; None where its commit is not there, or does not say."""
-    operation = _commit_info(path, version).get("operation")
-    return None if operation is None else str(operation)
-
-
 def _commit(path: Path, version: int) -> list[str]:
     try:
         return (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()

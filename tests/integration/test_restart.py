@@ -11,12 +11,12 @@ from deltalake import DeltaTable
 
 from include.producer import Message
 from spark_jobs.lake import tables
-from spark_jobs.lake.versions import operation_of
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
 from tests.integration.conftest import Broker, Wave
 from tests.support import waves
 from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
+from tests.support.lake import operation_of
 from tests.support.ledger import Ledger, await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]

@@ -78,6 +78,12 @@ def silver_of(settings: Settings) -> dict[str, list[str]]:
     return {name: sorted(str(sorted(row.items())) for row in rows) for name, rows in found.items()}
 
 
+def operation_of(path: Path, version: int) -> str:
+    """The operation that wrote a version of the table at `path`."""
+    commit = (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    return next(str(json.loads(line)["commitInfo"]["operation"]) for line in commit if "commitInfo" in line)
+
+
 def version(settings: Settings, table: Table) -> int:
     return DeltaTable(str(table.path(settings))).version()
 

@@ -18,11 +18,11 @@ from spark_jobs.control import scope
 from spark_jobs.lake import compaction, leases, sinks, sources, tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, TRANSACTION_IDS
 from spark_jobs.lake.txn import Txn
-from spark_jobs.lake.versions import operation_of
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.upkeep import maintenance, requests as bronze_upkeep, table_upkeep
 from tests.support.frames import at
+from tests.support.lake import operation_of
 from tests.support.ledger import await_that
 
 pytestmark = pytest.mark.spark
