@@ -93,7 +93,7 @@ def read_gates(settings: Settings) -> list[Gate]:
     for layer in LAYERS:
         rows = [row for row in newest if row["layer"] == layer]
         closed = [row for row in rows if not row["passed"]]
-        told = max(closed or rows, key=lambda row: row["_judged_at"], default=None)
+        shown = max(closed or rows, key=lambda row: row["_judged_at"], default=None)
         gates.append(
             Gate(
                 layer=layer,
@@ -101,7 +101,7 @@ def read_gates(settings: Settings) -> list[Gate]:
                 tables=len({row["table"] for row in rows}),
                 evaluated=sum(row["evaluated"] or 0 for row in rows),
                 failed_expectations=[f"{row['table']}: {name}" for row in closed for name in row["failed_expectations"] or ["?"]],
-                report=told["report"] if told else None,
+                report=shown["report"] if shown else None,
             )
         )
     return gates
@@ -135,10 +135,10 @@ def _dimension_differences(settings: Settings, release: Release) -> list[str]:
         last = release.last_batches.get(bronze.name, 0)
         taken = [row for row in batches if row["table"] == silver.name and row["last_batch"] <= last]
         found = sum(row["input"] for row in taken)
-        told = sum(row[outcome] or 0 for row in taken for outcome in OUTCOMES)
+        accounted = sum(row[outcome] or 0 for row in taken for outcome in OUTCOMES)
         expected = _coordinates(_open(settings, bronze, release), last).num_rows
-        if not expected == found == told:
-            differences.append(f"{silver.name}: {expected} rows of {bronze.name}, {found} taken, {told} accounted for")
+        if not expected == found == accounted:
+            differences.append(f"{silver.name}: {expected} rows of {bronze.name}, {found} taken, {accounted} accounted for")
     return differences
 
 

@@ -59,7 +59,9 @@ def wait_for_ingestion(settings: Settings, api: AirflowApi, tell: Clock) -> None
         if time.monotonic() - since > INGESTION_SECONDS:
             runs = api.runs("bronze_ingestion")
             states = api.task_states("bronze_ingestion", runs[0]) if runs else {}
-            raise LedgerError(f"bronze has stood still for {INGESTION_SECONDS} s ({last}); tasks of bronze_ingestion: {states or 'no run'}")
+            raise LedgerError(
+                f"bronze has made no progress for {INGESTION_SECONDS} s ({last}); tasks of bronze_ingestion: {states or 'no run'}"
+            )
         time.sleep(1)
 
 

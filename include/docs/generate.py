@@ -99,9 +99,9 @@ def tables_page() -> Iterable[str]:
 
 def facts(each: Table) -> Iterable[str]:
     """What is declared of a table beside its columns, as one line."""
-    told = {"Unique": ", ".join(f"`{key}`" for key in each.keys), "Partitioned by": ", ".join(f"`{name}`" for name in each.partitioned_by)}
-    told["Properties"] = ", ".join(f"`{name}={value}`" for name, value in each.properties.items())
-    if known := [f"{name}: {text}." for name, text in told.items() if text]:
+    facts = {"Unique": ", ".join(f"`{key}`" for key in each.keys), "Partitioned by": ", ".join(f"`{name}`" for name in each.partitioned_by)}
+    facts["Properties"] = ", ".join(f"`{name}={value}`" for name, value in each.properties.items())
+    if known := [f"{name}: {text}." for name, text in facts.items() if text]:
         yield from (" ".join(known), "")
 
 

@@ -68,7 +68,7 @@ class WebhookNotifier(BaseNotifier):
 
 
 def once_per_release(notifier: BaseNotifier) -> Callback:
-    """The same, but silent when it has told of the newest release before. One that could not be sent is sent again."""
+    """The same, but silent when it was sent for the newest release before. One that could not be sent is sent again."""
 
     def tell(context: Context) -> None:
         from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
@@ -76,11 +76,11 @@ def once_per_release(notifier: BaseNotifier) -> Callback:
         settings = read_settings()
         newest = latest_release(settings)
         number = str(newest.release_id) if newest else "none"
-        told = settings.home / "alerts" / f"stale-release.{type(notifier).__name__}"
-        if told.exists() and told.read_text() == number:
+        sent = settings.home / "alerts" / f"stale-release.{type(notifier).__name__}"
+        if sent.exists() and sent.read_text() == number:
             return
         notifier(context)
-        told.parent.mkdir(parents=True, exist_ok=True)
-        told.write_text(number)
+        sent.parent.mkdir(parents=True, exist_ok=True)
+        sent.write_text(number)
 
     return tell

@@ -29,7 +29,7 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # the rule event_time_plausible: si
 LONGEST = timedelta(days=3660)
 FAILURE = "failure"  # the XCom of a rebuild that failed: its line
 POLL_SECONDS = 10.0
-LONGEST_WAIT = timedelta(hours=6)  # then the task is tried again, which finds out anew whom it waits for
+LONGEST_WAIT = timedelta(hours=6)  # then the task is tried again, which determines again which run it waits for
 
 # A date, or a time with or without a zone. The look-ahead is the end of the text; `$` would let a line end follow.
 MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?(?![\s\S])"

@@ -65,7 +65,7 @@ def job_error(name: str, exit_code: int, output: str) -> AirflowException:
 
 
 class SparkJob(SparkSubmitOperator):
-    """The provider's operator; a failure is told by the job's own last line and exit code, not by the whole command."""
+    """The provider's operator; the error of a failure is the job's own last line and exit code, not the whole command."""
 
     def execute(self, context: Context) -> None:
         """Submit and wait; raises AirflowFailException for exit codes that no other try can change."""

@@ -17,7 +17,7 @@ def has_new_batches(force: bool) -> bool:
     Stale: no new rows for longer than LEDGER_FRESHNESS_SECONDS. The run that is let through has bronze's gate record that as a
     failed expectation, once in as many seconds.
 
-    Raises AirflowFailException, which is not retried, when a gate is closed and nobody has decided to go on: it names the run that
+    Raises AirflowFailException, which is not retried, when a gate is closed and no decision lets it continue: it names the run that
     asks for the decision, or who decided to wait. A JVM need not start to find out.
     """
     from spark_jobs.releases.gates import closed_line, is_overdue  # neither is needed to parse a DAG

@@ -38,7 +38,7 @@ class DaysOnRequest(CronDataIntervalTimetable):
         return cls()
 
     def generate_run_id(self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any) -> str:
-        """As Airflow does, but a run by hand is told from one of another DAG."""
+        """As Airflow does, but a manual run can be told apart from one of another DAG."""
         name = super().generate_run_id(run_type=run_type, run_after=run_after, data_interval=data_interval, **extra)
         return name.replace(DagRunType.MANUAL.value, BY_HAND, 1) if run_type == DagRunType.MANUAL else name
 

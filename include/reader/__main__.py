@@ -51,13 +51,13 @@ def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever reads the answer has seen enough
+    except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 class Prompt:
-    """Stays on its release until told otherwise."""
+    """A prompt, which stays on its release until `\\release`."""
 
     def __init__(self, settings: Settings, release: str | None = None, is_person: bool = False) -> None:
         schema.refuse_newer(settings)
@@ -67,7 +67,7 @@ class Prompt:
         self._told = self.reader.release_id
 
     def talk(self) -> None:
-        """Read from a person, who may go on after an error. History is kept for this session only."""
+        """Read from a person, who may continue after an error. History is kept for this session only."""
         import readline
 
         readline.set_auto_history(True)

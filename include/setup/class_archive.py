@@ -1,4 +1,4 @@
-"""`python -m include.setup.class_archive FILE`: archive the classes that a job loads, so that later JVMs need not load them anew.
+"""`python -m include.setup.class_archive FILE`: archive the classes that a job loads, so that later JVMs start faster.
 
 Runs silver over a few generated rows, in a home of its own that is gone afterwards. No broker is needed.
 """

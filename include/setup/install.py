@@ -32,7 +32,7 @@ LEAST_JAVA = 17
 
 
 class SetupError(Exception):
-    """Set-up cannot go on; the text says what was found, what was expected and what to do."""
+    """Set-up cannot continue; the text says what was found, what was expected and what to do."""
 
 
 def main(arguments: Sequence[str] = ()) -> int:

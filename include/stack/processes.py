@@ -1,7 +1,7 @@
 """The processes of a stack: started detached with a log file, found again by a mark, stopped.
 
-Every process gets an environment variable that names its home. Children inherit it, whoever starts them, so that what
-runs is known without pid files: also after a kill -9 of whoever started it, and for drivers that Airflow's tasks started.
+Every process gets an environment variable that names its home. Children inherit it, so what runs is known
+without pid files: also after a kill -9 of the parent, and for drivers that Airflow's tasks started.
 """
 
 import os
@@ -103,7 +103,7 @@ def find_part(home: Path, part: str) -> psutil.Process | None:
 
 
 def find_all(home: Path, parts: Collection[str] | None = None) -> list[psutil.Process]:
-    """Every process of this home (of some of its parts) with all that descends from one; never the caller or who started it."""
+    """Every process of this home (of some of its parts) and its descendants; never the caller or its ancestors."""
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = {process.pid: process for process in _marked(home, parts)}
     for process in list(found.values()):

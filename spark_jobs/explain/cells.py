@@ -84,9 +84,9 @@ def _nearest(session: Session, table: Table, where: str) -> str:
     if session.query("select count(*) as n from cell")[0]["n"] == 0:
         return "the table is empty"
     asked = condition.equalities(where, table.columns)
-    told = [_near(session, name, _NEAREST.substitute(name=name, literal=text), text) for name, text in asked.items()]
-    told = [text for text in told if text] or [_near(session, name, _BOUNDS.substitute(name=name), None) for name in table.keys]
-    return f"expected values such as {'; '.join(told)}"
+    values = [_near(session, name, _NEAREST.substitute(name=name, literal=text), text) for name, text in asked.items()]
+    values = [text for text in values if text] or [_near(session, name, _BOUNDS.substitute(name=name), None) for name in table.keys]
+    return f"expected values such as {'; '.join(values)}"
 
 
 def _near(session: Session, name: str, sql: str, asked: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What lies behind one cell: its silver rows, the cell as they make it, the versions of dimensions, and what is told of the rows aside."""
+"""What lies behind one cell: its silver rows, the cell as they make it, the versions of dimensions, and what is said of the rows aside."""
 
 from dataclasses import dataclass
 from datetime import datetime

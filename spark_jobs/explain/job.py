@@ -22,7 +22,7 @@ from spark_jobs.runtime.text import tell, told
 
 _DIFFERENT = Template(
     "$name $moment: found $n of $all cells that are not what silver makes ($first), expected none: "
-    "run backfill over their times makes silver and gold anew from bronze, and shows with --dry-run what it would change"
+    "run backfill over their times rebuilds silver and gold from bronze, and with --dry-run shows what it would change"
 )
 
 

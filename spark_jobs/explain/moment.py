@@ -78,7 +78,7 @@ class Moment:
             return DeltaTable(path, version=version)
         except DeltaError as error:
             raise SettingsError(
-                f"{table.name}: version {version}, of which gold was made, cannot be read any more ({first_line(error)}): run gold, or "
+                f"{table.name}: version {version}, from which gold was built, can no longer be read ({first_line(error)}): run gold, or "
                 "name a release by --as-of"
             ) from None
 

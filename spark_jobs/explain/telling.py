@@ -18,7 +18,7 @@ _ORDERED = "record (topic partition:offset)"
 
 
 class Telling:
-    """What is told of a cell. `differences` are known once the lines have been read."""
+    """The lines about a cell. `differences` are known once the lines have been read."""
 
     def __init__(self, table: GoldTable, cell: Row, evidence: Evidence, runs: Runs) -> None:
         self.table, self.cell, self.evidence, self.runs = table, cell, evidence, runs

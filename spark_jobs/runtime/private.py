@@ -13,12 +13,12 @@ _OWN = ("stack", "warehouse", "checkpoints", "quality", "alerts")
 
 
 def keep_files_private() -> None:
-    """From now on this process, and all that it starts, makes files that no other user can open. Every entry point calls it first."""
+    """Make this process, and those that it starts, create files that no other user can open. Every entry point calls it first."""
     os.umask(UMASK)
 
 
 def close(settings: Settings) -> None:
-    """`close_home`, and the folder of the leases where the warehouse lies elsewhere: whoever can open a lease can hold it."""
+    """`close_home`, and the folder of the leases where the warehouse lies elsewhere: a user who can open a lease can hold it."""
     close_home(settings.home)
     leases = settings.warehouse / ".leases"
     if leases.exists():
@@ -28,7 +28,7 @@ def close(settings: Settings) -> None:
 def close_home(home: Path) -> None:
     """Let only its owner enter a LEDGER_HOME; one that is missing will be made so, one that an older version left open is closed.
 
-    Raises SettingsError for one that is somebody else's, or holds other things: to close /tmp would harm the whole machine.
+    Raises SettingsError for a folder of another user, or with other things in it: to close /tmp would harm the whole machine.
     """
     keep_files_private()
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 JARS = ROOT / ".jars" / "spark"
 S3_JARS = ROOT / ".jars" / "s3"
 LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
-RPC = {  # as in include/spark/cluster.conf: whoever reaches a port of Spark's must know the secret
+RPC = {  # as in include/spark/cluster.conf: a client of any of Spark's ports must know the secret
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.saslFallback": "false",
@@ -45,7 +45,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.variant.allowDuplicateKeys": "true",  # of a repeated name the last counts (contract, rule `parseable`)
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's own choice, has no statistics: no page is skipped
         "spark.sql.shuffle.partitions": "4",
-        "spark.databricks.delta.snapshotPartitions": "1",  # each one makes the code for reading a table's log anew
+        "spark.databricks.delta.snapshotPartitions": "1",  # each partition compiles the code that reads a table's log again
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -86,7 +86,7 @@ def bronze_conf() -> dict[str, str]:
 
 
 def state_conf() -> dict[str, str]:
-    """How streams keep state: in RocksDB, of which each batch writes its changes only; and sources have names."""
+    """How streams keep state: in RocksDB, where each batch writes only its changes; and sources have names."""
     store = "spark.sql.streaming.stateStore"
     return {
         f"{store}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",

@@ -1,4 +1,4 @@
-"""Values and tables as text for people: one line a row, nothing that would move a terminal's cursor."""
+"""Values and tables as human-readable text: one line a row, without characters that move a terminal's cursor."""
 
 import os
 import sys
@@ -41,9 +41,9 @@ def told(row: dict[str, Any], names: Sequence[str]) -> str:
 
 
 def tell(lines: str) -> None:
-    """Print a line or lines to stdout, for as long as somebody reads it."""
+    """Print a line or lines to stdout, for as long as it is read."""
     try:
         sys.stdout.write(f"{lines}\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads it has seen enough
+    except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

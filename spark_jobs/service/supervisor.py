@@ -61,7 +61,7 @@ class Supervisor:
         return self._service.folder(self._settings) / self.name
 
     def step(self) -> list[str]:
-        """Look once and do what is to be done; returns what is new, in words. Raises GaveUpError when no other start can help."""
+        """Check once and act; returns what has changed, in words. Raises GaveUpError when no other start can help."""
         now, wanted = time.time(), desired_state.read_wanted(self._settings, self._service)
         beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat and beat.is_alive():
@@ -97,11 +97,11 @@ class Supervisor:
         self.expect()
 
     def expect(self) -> None:
-        """Somebody else has just called `start`."""
+        """Another supervisor has just called `start`."""
         self._coming_since, self._is_ours = time.time(), True
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Ask the application to end behind its batch, and wait; by force when it does not. Another start is nobody's but the caller's."""
+        """Ask the application to finish its batch and exit, and wait; kill it when it does not. Only the caller starts it again."""
         beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat is None or not beat.is_alive():
             return
@@ -119,7 +119,7 @@ class Supervisor:
 
     def _watch(self, beat: Heartbeat, now: float) -> list[str]:
         if not self._is_ours:
-            self._exit_file.unlink(missing_ok=True)  # of an earlier application: one that somebody else started writes none
+            self._exit_file.unlink(missing_ok=True)  # of an earlier application: one that was started elsewhere writes none
         self._coming_since, self._is_ours = None, True
         has_written = any(part.get("batch") for part in beat.parts.values())
         if beat.state == RUNNING and (has_written or now - beat.facts["started_at"] > HEALTHY_SECONDS):
@@ -148,7 +148,7 @@ class Supervisor:
         return f"{self.name} has ended: {how}; the next start is in {pause} s"
 
     def _exit_code(self) -> int | None:
-        """None when nobody wrote it down: the shell was killed too, or somebody else had started the application."""
+        """None when it was not written: the shell was killed too, or the application was started elsewhere."""
         for _ in range(10):  # the shell may be about to
             try:
                 return int(self._exit_file.read_text())
@@ -163,7 +163,7 @@ class Supervisor:
         return f"exit code {code}: {line}" if code is not None else f"without a word; its last line: {line}"
 
     def _tell(self, key: str, line: str) -> list[str]:
-        """What is to be told, if it is new."""
+        """The line, if it is new."""
         if self._told.get(key) == line:
             return []
         self._told[key] = line
