@@ -29,21 +29,16 @@ from datetime import timedelta
 from airflow.sdk import CronTriggerTimetable, Param, dag
 
 from include.orchestration.alerts import alerts
-from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, START
+from include.orchestration.defaults import ON_SCHEDULE
 from include.orchestration.jobs import spark_job
 
 
 @dag(
     dag_id="audit",
     schedule=CronTriggerTimetable("47 4 * * *", timezone="UTC", run_immediately=timedelta(0)),
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    allowed_run_types=NO_BACKFILL,
-    is_paused_upon_creation=False,  # it only looks
-    default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["silver", "gold", "quality"],
+    **ON_SCHEDULE,
     params={
         "as_of": Param(
             None,

@@ -30,21 +30,16 @@ from datetime import timedelta
 
 from airflow.sdk import CronTriggerTimetable, dag
 
-from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, START
+from include.orchestration.defaults import ON_SCHEDULE
 from include.orchestration.jobs import Job, job
 
 
 @dag(
     dag_id="maintenance",
     schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC", run_immediately=timedelta(0)),
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    allowed_run_types=NO_BACKFILL,
-    is_paused_upon_creation=False,  # files would grow in number unseen
-    default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["bronze", "silver", "gold", "files"],
+    **ON_SCHEDULE,
 )
 def maintenance() -> None:
     """Two tasks that do not wait for each other."""

@@ -18,21 +18,16 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import CronTriggerTimetable, dag, task
 
 from include.orchestration.alerts import alerts, once_per_release
-from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, START
+from include.orchestration.defaults import ON_SCHEDULE
 from include.orchestration.progress import refuse_stale_release
 
 
 @dag(
     dag_id="release_watch",
     schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    allowed_run_types=NO_BACKFILL,
-    is_paused_upon_creation=False,  # it only looks
-    default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["release", "quality", "alert"],
+    **ON_SCHEDULE,
 )
 def release_watch() -> None:
     """One task."""

@@ -17,15 +17,11 @@ DEFAULT_ARGS: dict[str, Any] = {
     "max_retry_delay": timedelta(minutes=5),
 }
 
-# What the DAGs have in common that people trigger to steer others. They have no schedule, and nobody must have to find a switch
-# before they can stop something, or decide.
-ON_REQUEST: dict[str, Any] = {
-    "start_date": START,
-    "catchup": False,
-    "max_active_runs": 1,
-    "is_paused_upon_creation": False,
-    "default_args": DEFAULT_ARGS,
-}
+ONE_AT_A_TIME: dict[str, Any] = {"start_date": START, "catchup": False, "max_active_runs": 1, "default_args": DEFAULT_ARGS}
+# DAGs that people trigger to steer others have no schedule. They are never paused: an operator must not have to find a switch before
+# they can stop something, or decide.
+ON_REQUEST = ONE_AT_A_TIME | {"is_paused_upon_creation": False}
+ON_SCHEDULE = ON_REQUEST | {"allowed_run_types": NO_BACKFILL}  # upkeep and checks, which run from the start
 
 
 def dag_of_run(run_id: str) -> str:

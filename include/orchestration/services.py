@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from include.orchestration.alerts import alerts
-from include.orchestration.defaults import DEFAULT_ARGS, ON_REQUEST, START
+from include.orchestration.defaults import ON_REQUEST, ONE_AT_A_TIME
 from include.orchestration.jobs import job, spark_job
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service.desired_state import ACTIONS
@@ -24,13 +24,7 @@ from spark_jobs.service.supervisor import GaveUpError, Supervisor
 __all__ = ["ENDLESS", "INGESTION", "LIVE", "KeepRunning", "SupervisionTrigger", "control_dag", "keep_running"]
 
 # What the DAGs have in common that keep something running, beside the schedule: no more runs after three that failed in a row.
-ENDLESS: dict[str, Any] = {
-    "start_date": START,
-    "catchup": False,
-    "max_active_runs": 1,
-    "max_consecutive_failed_dag_runs": 3,
-    "default_args": DEFAULT_ARGS,
-}
+ENDLESS = ONE_AT_A_TIME | {"max_consecutive_failed_dag_runs": 3}
 _LOOK_SECONDS = 1.0
 _ERROR_SECONDS = 10.0
 
