@@ -2,10 +2,9 @@
 
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from include.demo.reconciliation import ingested
 from include.stack.airflow_api import AirflowApi
+from spark_jobs.bronze import offsets
 from spark_jobs.lake.tables import BRONZE
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import ROOT, Settings
@@ -38,41 +37,24 @@ def wait_for_dags(api: AirflowApi, *dag_ids: str) -> None:
 
 def wait_for_ingestion(settings: Settings, api: AirflowApi, tell: Clock) -> None:
     """Return when bronze holds every record that Kafka has; raises LedgerError when it makes no progress for minutes."""
-    ends = {table.name: watermarks(settings.broker(), table.name.split(".")[1]) for table in BRONZE}
+    wanted = {table: offsets.look_at(settings, table.topic) for table in BRONZE}
     last, since = "", time.monotonic()
     while True:
-        behind = []
-        for table in BRONZE:
-            topic = table.name.split(".")[1]
-            have = ingested(settings, table, topic)
-            behind += [
-                f"{topic}-{partition} at {have.get(partition, (0, 0))[1]} of {end}"
-                for partition, (begin, end) in ends[table.name].items()
-                if end > begin and have.get(partition, (0, 0))[1] < end
-            ]
+        held = {table: ingested(settings, table, table.topic) for table in BRONZE}
+        behind = "; ".join(
+            f"{table.topic}-{partition} at {at} of {end}"
+            for table, topic in wanted.items()
+            for partition, end in topic.ends.items()
+            if (at := held[table].get(int(partition), (0, 0))[1]) < end and topic.begins[partition] < end
+        )
         if not behind:
-            held = {table.name: sum(count for count, _ in ingested(settings, table, table.name.split(".")[1]).values()) for table in BRONZE}
-            tell("bronze holds all of Kafka: " + ", ".join(f"{name} {count}" for name, count in held.items()))
+            counts = (f"{table.name} {sum(count for count, _ in found.values())}" for table, found in held.items())
+            tell(f"bronze holds all of Kafka: {', '.join(counts)}")
             return
-        if (now := "; ".join(behind)) != last:
-            last, since = now, time.monotonic()
+        if behind != last:
+            last, since = behind, time.monotonic()
         if time.monotonic() - since > INGESTION_SECONDS:
             runs = api.runs("bronze_ingestion")
-            states = api.task_states("bronze_ingestion", runs[0]) if runs else {}
-            raise LedgerError(
-                f"bronze has made no progress for {INGESTION_SECONDS} s ({last}); tasks of bronze_ingestion: {states or 'no run'}"
-            )
+            states = api.task_states("bronze_ingestion", runs[0]) if runs else "no run"
+            raise LedgerError(f"bronze has made no progress for {INGESTION_SECONDS} s ({last}); tasks of bronze_ingestion: {states}")
         time.sleep(1)
-
-
-def watermarks(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition of a topic; raises LedgerError when the broker does not answer."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "log_level": 0})
-    try:
-        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
-        found = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=15) for partition in partitions}
-        return {partition: (begin, end) for partition, (begin, end) in found.items()}
-    except (KafkaException, TypeError) as error:
-        raise LedgerError(f"Kafka at {bootstrap} does not tell the offsets of {topic}: {error}") from None
-    finally:
-        consumer.close()

@@ -16,19 +16,8 @@ SECONDS = 300
 def main() -> int:
     """Ask about both lock files."""
     locks = [word for lock in (REQUIREMENTS, FOR_DEVELOPERS) for word in ("--requirement", str(ROOT / lock))]
-    command = [
-        sys.executable,
-        "-m",
-        "pip_audit",
-        *locks,
-        "--disable-pip",
-        "--format",
-        "json",
-        "--progress-spinner",
-        "off",
-        "--timeout",
-        "15",
-    ]
+    options = ["--disable-pip", "--format", "json", "--progress-spinner", "off", "--timeout", "15"]
+    command = [sys.executable, "-m", "pip_audit", *locks, *options]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
         packages = audited(done.stdout)
