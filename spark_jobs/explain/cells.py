@@ -48,7 +48,7 @@ def find(table: Table, delta: DeltaTable, where: str) -> Found:
         count = session.query(_COUNT.substitute(where=where))[0]["n"]
         cells = session.query(_CELLS.substitute(words, where=where)) if count else []
     except _UNREADABLE as error:
-        raise SettingsError(f"--where: {_told(error)}; {table.name} has the columns {words['columns']}") from None
+        raise SettingsError(f"--where: {_message_of(error)}; {table.name} has the columns {words['columns']}") from None
     if not cells:
         raise SettingsError(f"found no such cell in {table.name}: {_nearest(session, table, where)}")
     return Found(cells, count)
@@ -71,7 +71,7 @@ def literal(value: Any) -> str:
             return "'" + str(value).replace("'", "''") + "'"
 
 
-def _told(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """What the engine says of a condition, in one line."""
     text = _NOISE.sub("", " ".join(mask_error(str(error)).split()))
     text = re.sub(r"Optimizer rule '\w+' failed caused by ", "", text)

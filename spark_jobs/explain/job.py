@@ -9,16 +9,16 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from spark_jobs.control import backfills
+from spark_jobs.explain.cell_report import CellReport
 from spark_jobs.explain.cells import find
 from spark_jobs.explain.evidence import Evidence, open_session
 from spark_jobs.explain.moment import Moment
 from spark_jobs.explain.runs import Runs
-from spark_jobs.explain.telling import Telling
 from spark_jobs.gold.declaration import GoldTable, find as find_table
 from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import AuditDifference, LedgerError, SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.runtime.text import tell, told
+from spark_jobs.runtime.text import named_values, print_lines
 
 _DIFFERENT = Template(
     "$name $moment: found $n of $all cells that are not what silver makes ($first), expected none: "
@@ -36,21 +36,21 @@ def run(settings: Settings, name: str, where: str, as_of: int | None = None) -> 
     moment = Moment.of_release(settings, as_of) if as_of is not None else Moment.now(settings, table)
     delta = moment.open(table)
     found = find(table, delta, where)
-    tell(f"{name} {moment} (version {moment.version(table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
+    print_lines(f"{name} {moment} (version {moment.version(table, delta)}): {found.count} cell{'' if found.count == 1 else 's'}")
     if moment.release is None and (step := backfills.halfway(settings)):
-        tell(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
+        print_lines(f"  a {step.backfill} is under way or stopped halfway: silver and gold need not agree")
     session, runs, wrong = open_session(moment, table), Runs(moment, table), []
     for cell in found.cells:
         try:
-            telling = Telling(table, cell, Evidence(session, table, cell), runs)
-            lines = list(telling.lines())
+            report = CellReport(table, cell, Evidence(session, table, cell), runs)
+            lines = list(report.lines())
         except (DeltaError, pa.ArrowException, OSError) as error:
             raise LedgerError(f"silver cannot be read ({first_line(error)}): run it again, or name a release by --as-of") from error
-        tell("\n".join(lines))
-        if telling.differences:
-            wrong.append(f"{told(cell, table.keys)}: {'; '.join(telling.differences)}")
+        print_lines("\n".join(lines))
+        if report.differences:
+            wrong.append(f"{named_values(cell, table.keys)}: {'; '.join(report.differences)}")
     if found.count > len(found.cells):
-        tell(f"{found.count - len(found.cells)} more cells match: ask for fewer to see them")
+        print_lines(f"{found.count - len(found.cells)} more cells match: ask for fewer to see them")
     if wrong:
         words = {"name": name, "moment": moment, "n": len(wrong), "all": len(found.cells), "first": wrong[0]}
         raise AuditDifference(_DIFFERENT.substitute(words))

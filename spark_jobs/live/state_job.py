@@ -17,7 +17,7 @@ from spark_jobs.live.queries import BY_NAME, QUERIES, LiveQuery
 from spark_jobs.live.state import Session, State, Store
 from spark_jobs.runtime.errors import LedgerError, SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.runtime.text import listed, tell
+from spark_jobs.runtime.text import listed, print_lines
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ def list_all(settings: Settings, session: Session) -> None:
     failed = []
     for query in QUERIES:
         try:
-            tell(state.read_newest(session, settings, query, _told) or f"{query.name}: no batch has ended yet, so there is no state")
+            print_lines(state.read_newest(session, settings, query, _told) or f"{query.name}: no batch has ended yet, so there is no state")
         except LedgerError as error:
-            tell(f"{query.name}: cannot be read")
+            print_lines(f"{query.name}: cannot be read")
             failed.append(str(error))
     if failed:
         raise LedgerError("; ".join(failed))
@@ -53,7 +53,7 @@ def show(settings: Settings, session: Session, name: str, where: str) -> None:
     if lines is None:
         log.info(_NO_STATE, name)
     elif lines:
-        tell("\n".join(lines[:MOST_ROWS]))
+        print_lines("\n".join(lines[:MOST_ROWS]))
         if len(lines) > MOST_ROWS:
             log.info("more than %d rows match: ask for fewer, or take all by run state export", MOST_ROWS)
     else:

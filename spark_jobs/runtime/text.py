@@ -35,12 +35,12 @@ def listed(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
         yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
-def told(row: dict[str, Any], names: Sequence[str]) -> str:
+def named_values(row: dict[str, Any], names: Sequence[str]) -> str:
     """Some columns of a row with their values."""
     return ", ".join(f"{name} {shown(row[name])}" for name in names)
 
 
-def tell(lines: str) -> None:
+def print_lines(lines: str) -> None:
     """Print a line or lines to stdout, for as long as it is read."""
     try:
         sys.stdout.write(f"{lines}\n")

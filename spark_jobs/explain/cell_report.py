@@ -10,14 +10,14 @@ from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.tables.enriched_transactions import mask_text
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
-from spark_jobs.runtime.text import listed, shown, told
+from spark_jobs.runtime.text import listed, named_values, shown
 
 _COLUMNS = ("transaction_id", "event_at", "account_id", "customer_id", "type", "operation", "amount", "balance")
 _MOST_RUNS = 20
 _ORDERED = "record (topic partition:offset)"
 
 
-class Telling:
+class CellReport:
     """The lines about a cell. `differences` are known once the lines have been read."""
 
     def __init__(self, table: GoldTable, cell: Row, evidence: Evidence, runs: Runs) -> None:
@@ -29,8 +29,8 @@ class Telling:
     def lines(self) -> Iterator[str]:
         """The cell, the rows behind it, what lies beside them, the runs that brought them, and whether they add up."""
         names = [name for name in self.table.columns if name not in self.table.keys]
-        yield f"cell {told(self.cell, self.table.keys)}"
-        yield f"  is: {told(self.cell, names)}"
+        yield f"cell {named_values(self.cell, self.table.keys)}"
+        yield f"  is: {named_values(self.cell, names)}"
         yield f"  rows: {self.evidence.count} of silver.transactions where {self.evidence.condition}" + (
             f" ({self.table.cell.note})" if self.table.cell.note else ""
         )
@@ -41,7 +41,7 @@ class Telling:
         if self.differences:
             yield f"  sums: DIFFERENT: {'; '.join(self.differences)}"
         else:
-            yield f"  sums: equal, the rows make {told(self.cell, [name for name in names if name in self.evidence.made[0]])}"
+            yield f"  sums: equal, the rows make {named_values(self.cell, [name for name in names if name in self.evidence.made[0]])}"
 
     def _rows(self) -> Iterator[str]:
         rows, late = self.evidence.rows(), self.evidence.late()
