@@ -14,13 +14,12 @@ from include.demo.reconciliation import read_gates, reconcile, table_rows
 from include.demo.waiting import Clock, wait_for_dags, wait_for_ingestion
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import up
 from include.stack.processes import mark
 from spark_jobs.releases.releases import Release, newest_release
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.private import keep_files_private
-from spark_jobs.runtime.settings import ROOT, Settings
+from spark_jobs.runtime.settings import ROOT, Settings, read_endpoints
 
 DATA = ROOT.parent / "shared/data"
 GENERATED_TRANSACTIONS = 100_000
@@ -79,7 +78,7 @@ def main() -> int:
 
 
 def run(tell: Clock, environ: Mapping[str, str] = os.environ) -> int:
-    """Services, data, bronze, medallion, reconciliation. Returns the exit code; raises LedgerError when a step cannot go on."""
+    """Services, data, bronze, medallion, reconciliation. Returns the exit code; raises LedgerError when a step fails."""
     producers: list[Producer] = []
 
     def produce(settings: Settings, *options: str) -> None:

@@ -14,9 +14,10 @@ import httpx
 import psycopg2
 
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import HOST, secret, stack_folder, write_private
+from include.stack.endpoints import HOST, secret, stack_folder
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
 from include.stack.shutdown import stop_parts
+from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
 
@@ -123,7 +124,7 @@ def wait_for_migration(home: Path, running: Running, metadata_url: str) -> None:
         return running.child is not None and running.child.poll() == 0
 
     wait_until(done, [running], READY_SECONDS)
-    write_private(_stamp_file(home), _stamp(metadata_url) or "")
+    write_whole(_stamp_file(home), _stamp(metadata_url) or "")
 
 
 def launch(home: Path, wanted: Mapping[str, str]) -> list[Running]:
@@ -201,14 +202,14 @@ def _stamp(metadata_url: str) -> str | None:
 def _users_file(home: Path, folder: Path) -> Path:
     """Airflow's own list of users, made from the password file."""
     file = folder / "users.json"
-    write_private(file, json.dumps({USER: secret(password_file(home))}))
+    write_whole(file, json.dumps({USER: secret(password_file(home))}))
     return file
 
 
 def _read_command(file: Path, make: Callable[[], str] = secrets.token_hex, fresh: bool = False) -> str:
     """The command by which Airflow reads a secret from its file, so that it is in no process's environment."""
     if fresh:
-        write_private(file, make())
+        write_whole(file, make())
     else:
         secret(file, make)
     return f"cat {shlex.quote(str(file))}"

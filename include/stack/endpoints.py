@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
+from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.private import close_home
 from spark_jobs.runtime.settings import ROOT, endpoints_file
@@ -77,24 +78,14 @@ def claim_port(home: Path, name: str, wished: int | None = None) -> int:
     if port is None or not (wished or port_is_free(port)):
         port = next(p for p in random.sample(PORTS, len(PORTS)) if p not in known.values() and port_is_free(p))
     if known.get(name) != port:
-        write_private(stack_folder(home) / "ports.json", json.dumps({**known, name: port}))
+        write_whole(stack_folder(home) / "ports.json", json.dumps({**known, name: port}))
     return port
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    scratch.unlink(missing_ok=True)
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(text)
-    os.replace(scratch, file)
 
 
 def secret(file: Path, make: Callable[[], str] = lambda: secrets.token_urlsafe(24)) -> str:
     """The secret in a file; made, and kept there, the first time."""
     if not file.exists():
-        write_private(file, make())
+        write_whole(file, make())
     return file.read_text()
 
 
@@ -106,15 +97,7 @@ def set_outside(environ: Mapping[str, str], name: str, own: str | None) -> str |
 
 def write_endpoints(home: Path, addresses: Mapping[str, str]) -> None:
     """Tell jobs, producers and readers of this home where the services listen."""
-    write_private(endpoints_file(home), json.dumps(dict(addresses), indent=2) + "\n")
-
-
-def read_endpoints(home: Path) -> dict[str, str]:
-    """What `write_endpoints` wrote; nothing when there is no readable file."""
-    try:
-        return dict(json.loads(endpoints_file(home).read_text()))
-    except (OSError, ValueError):
-        return {}
+    write_whole(endpoints_file(home), json.dumps(dict(addresses), indent=2) + "\n")
 
 
 def remove_endpoints(home: Path) -> None:

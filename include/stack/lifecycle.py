@@ -12,7 +12,6 @@ from include.stack.endpoints import (
     only_one,
     port_is_free,
     ports_of,
-    read_endpoints,
     remove_endpoints,
     set_outside,
     stack_folder,
@@ -22,7 +21,8 @@ from include.stack.processes import find_all, find_part
 from include.stack.shutdown import stop_parts
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.errors import LedgerError
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.masking import mask_url
+from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 
 Tell = Callable[[str], None]
 PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS)
@@ -83,7 +83,7 @@ def status(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         "LEDGER_CHECKPOINTS": str(settings.checkpoints),
         "LEDGER_SPARK_MASTER": settings.spark_master,
         "LEDGER_KAFKA_BOOTSTRAP": settings.kafka_bootstrap or "",
-        "LEDGER_POSTGRES_URL": postgres.masked(settings.postgres_url or ""),
+        "LEDGER_POSTGRES_URL": mask_url(settings.postgres_url or ""),
         "POSTGRES_PASSWORD_FILE": "" if outside[postgres.PART] else str(postgres.password_file(home)),
         "AIRFLOW_URL": known.get("airflow_url", ""),
         "AIRFLOW_USER": airflow.USER,
@@ -109,12 +109,12 @@ def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str
     database = None if outside_postgres else postgres.launch(home)
     broker = None if outside_kafka else kafka.launch(home)
     if outside_postgres and (reason := postgres.why_unreachable(outside_postgres)):
-        reason = reason.replace(outside_postgres, postgres.masked(outside_postgres))
-        raise LedgerError(f"Postgres at {postgres.masked(outside_postgres)} (LEDGER_POSTGRES_URL) is not reachable: {reason}")
+        reason = reason.replace(outside_postgres, mask_url(outside_postgres))
+        raise LedgerError(f"Postgres at {mask_url(outside_postgres)} (LEDGER_POSTGRES_URL) is not reachable: {reason}")
     if database:
         postgres.wait(home, database)
     postgres.make_tables(outside_postgres or postgres.own_url(home, with_password=True) or "")
-    tell(f"Postgres: {postgres.masked(outside_postgres or postgres.own_url(home) or '')}")
+    tell(f"Postgres: {mask_url(outside_postgres or postgres.own_url(home) or '')}")
     if outside_kafka and not kafka.answers(outside_kafka, 10):
         raise LedgerError(f"Kafka at {outside_kafka} (LEDGER_KAFKA_BOOTSTRAP) is not reachable: no broker answered within 10 s")
     if broker:

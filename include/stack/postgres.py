@@ -7,13 +7,14 @@ import subprocess
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 import psutil
 import psycopg2
 
-from include.stack.endpoints import HOST, claim_port, ports_of, secret, stack_folder, write_private
+from include.stack.endpoints import HOST, claim_port, ports_of, secret, stack_folder
 from include.stack.processes import Running, find_part, start, wait_until
+from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import ROOT
 
@@ -107,14 +108,6 @@ def why_unreachable(url: str) -> str | None:
     return None
 
 
-def masked(url: str) -> str:
-    """A URL with its password, if it has one, as three stars; the query, which may hold one too, is left out."""
-    parts = urlsplit(url)
-    user, _, place = parts.netloc.rpartition("@")
-    name, colon, _ = user.partition(":")
-    return urlunsplit((parts.scheme, f"{name}{':***' if colon else ''}@{place}" if user else place, parts.path, "", ""))
-
-
 def stop_gently(home: Path) -> None:
     """Stop the server the way Postgres wants it (open sessions are ended, data is on disk). Not running is fine."""
     data = home / "stack/postgres/data"
@@ -133,7 +126,7 @@ def _initialise(home: Path, folder: Path, run_as: RunAs) -> None:
     """Make the data folder; an interrupted attempt is thrown away."""
     fresh, password = folder / "data.new", folder / "password.once"
     shutil.rmtree(fresh, ignore_errors=True)
-    write_private(password, secret(password_file(home)))
+    write_whole(password, secret(password_file(home)))
     if run_as.user:
         os.chown(password, *run_as.user)
     try:

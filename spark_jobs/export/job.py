@@ -19,7 +19,7 @@ from spark_jobs.export.source import TIME, Source
 from spark_jobs.lake.sinks import configured
 from spark_jobs.releases.releases import Release
 from spark_jobs.runtime.kill_points import kill_point
-from spark_jobs.runtime.settings import Settings, read_s3_settings
+from spark_jobs.runtime.settings import Settings, s3_access
 from spark_jobs.runtime.times import to_text
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str, 
     Rows outside [start, end) that were exported into the first or last day stay in it: they are read again, of the same release.
     Raises LedgerError when the target cannot be used or holds something else.
     """
-    with configured(spark, _PARQUET | (_ON_S3 | read_s3_settings().conf() if request.bucket else {})):
+    with configured(spark, _PARQUET | (_ON_S3 | s3_access() if request.bucket else {})):
         target = open_target(spark, request, run_id)
         target.begin()
         try:

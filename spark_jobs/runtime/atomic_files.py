@@ -5,10 +5,11 @@ from pathlib import Path
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Replace a file, all of it or nothing, also when the machine fails; its folder is made where it is missing."""
+    """Replace a file that only its owner can read, whole or not at all, also when the machine fails; creates its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with draft.open("w") as output:
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as output:
         output.write(text)
         output.flush()
         os.fsync(output.fileno())

@@ -1,4 +1,6 @@
-"""Takes values out of the errors of other programs: Spark, Arrow and Java quote what they could not read, and that may be a person's.
+"""What logs and messages must not show: passwords in URLs, and values in the errors of other programs.
+
+Spark, Arrow and Java quote what they could not read, and that may be a person's.
 
 include/spark/log4j2.properties does the same for what Spark's JVM logs itself.
 """
@@ -27,6 +29,11 @@ def mask_error(text: str) -> str:
     for pattern, shown in _QUOTING:
         text = pattern.sub(shown, text)
     return text
+
+
+def mask_url(url: str) -> str:
+    """A URL with its password, if it has one, as three stars; the query, which may hold one too, is left out."""
+    return re.sub(r"(://[^:@/\s]*):\S*@", r"\1:***@", url).partition("?")[0]
 
 
 class MaskingFormatter(logging.Formatter):

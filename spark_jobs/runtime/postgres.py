@@ -1,11 +1,10 @@
 """Postgres, opened to read one moment of it."""
 
-import json
 from typing import Any
 
 import psycopg2
 
-from spark_jobs.runtime.settings import Settings, endpoints_file
+from spark_jobs.runtime.settings import Settings, read_endpoints
 
 
 def connect(settings: Settings, seconds: int) -> Any:
@@ -22,6 +21,5 @@ def connect(settings: Settings, seconds: int) -> Any:
 def embedded_password(settings: Settings) -> str | None:
     """The password of the stack's own Postgres, which is not part of its address; never sent to another one."""
     file = settings.home / "stack/postgres.password"
-    places = endpoints_file(settings.home)
-    is_own = places.is_file() and json.loads(places.read_text()).get("postgres_url") == settings.postgres_url
+    is_own = settings.postgres_url is not None and read_endpoints(settings.home).get("postgres_url") == settings.postgres_url
     return file.read_text() if is_own and file.is_file() else None

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.masking import mask_url
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER_SECRET = "_SPARK_AUTH_SECRET"  # the variable that Spark's own processes read
@@ -36,11 +37,6 @@ class Settings:
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
     @property
-    def endpoints_file(self) -> Path:
-        """Where `make up` writes the addresses of the services that it started for this home."""
-        return endpoints_file(self.home)
-
-    @property
     def quality(self) -> Path:
         """Where gates write their reports."""
         return self.home / "quality"
@@ -60,28 +56,17 @@ class Settings:
         return self.postgres_url
 
 
-@dataclass(frozen=True)
-class S3Settings:
-    """Where S3 is, by the names that every tool for S3 reads. The keys themselves are read by the JVM, and are in no setting of Spark."""
+def s3_access(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Hadoop's settings for AWS_ENDPOINT_URL and AWS_REGION. The keys are read by the JVM, and are in no setting of Spark.
 
-    endpoint: str | None
-    region: str | None
-
-    def conf(self) -> dict[str, str]:
-        """Hadoop's settings; an endpoint of one's own is asked for buckets by path, as it seldom has a name for each."""
-        conf = {"fs.s3a.endpoint.region": self.region} if self.region else {}
-        if self.endpoint:
-            conf = {"fs.s3a.endpoint.region": "us-east-1"} | conf
-            conf |= {"fs.s3a.endpoint": self.endpoint, "fs.s3a.path.style.access": "true"}
-        return conf
-
-
-def read_s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
-    """AWS_ENDPOINT_URL and AWS_REGION from environment variables; raises SettingsError for an endpoint that is no address."""
-    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
+    An endpoint other than Amazon's is asked for buckets by path. Raises SettingsError for one that is no address.
+    """
+    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if not re.fullmatch(r"https?://[^\s/@]+/?", endpoint or "http://none"):
         raise SettingsError("AWS_ENDPOINT_URL: found something else than an address, expected http(s)://host:port without a key")
-    return S3Settings(endpoint, environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None)
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
+    conf = {"fs.s3a.endpoint.region": region} if region else {}
+    return conf | ({"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": "true"} if endpoint else {})
 
 
 def endpoints_file(home: Path) -> Path:
@@ -119,11 +104,11 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     def matching(name: str, default: str | None, pattern: str, expected: str) -> str | None:
         text = values.get(name, default)
         if text is not None and not re.fullmatch(pattern, text):
-            wrong.append(f"{name}: found {_masked(text)!r}, expected {expected}")
+            wrong.append(f"{name}: found {mask_url(text)!r}, expected {expected}")
         return text
 
     home = _folder(values, "LEDGER_HOME", ROOT / ".ledger", wrong)
-    embedded = _embedded_endpoints(home)
+    embedded = read_endpoints(home)
     master = matching(
         "LEDGER_SPARK_MASTER",
         "local[*,4]",
@@ -168,10 +153,10 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 def _folder(values: Mapping[str, str], name: str, default: Path, wrong: list[str]) -> Path:
     text = values.get(name, str(default))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):  # a Path would take it for a folder of that name
-        wrong.append(f"{name}: found {_masked(text)!r}, expected the path of a local folder: object storage and URLs are not supported yet")
+        wrong.append(f"{name}: found {mask_url(text)!r}, expected the path of a local folder: object storage is not supported yet")
     path = Path(text).expanduser().absolute()
     if "%" in str(path):  # Delta's readers take it for an escape
-        wrong.append(f"{name}: found {_masked(str(path))!r}, expected a path without %")
+        wrong.append(f"{name}: found {mask_url(str(path))!r}, expected a path without %")
     return path
 
 
@@ -181,7 +166,8 @@ def _without_secret(master: str, environ: Mapping[str, str]) -> list[str]:
     return [f"LEDGER_SPARK_MASTER: found {master!r} and no {CLUSTER_SECRET}, expected the secret of that cluster there"]
 
 
-def _embedded_endpoints(home: Path) -> dict[str, str]:
+def read_endpoints(home: Path) -> dict[str, str]:
+    """What the embedded stack of a home wrote into `endpoints_file`; nothing where it is not up. Raises SettingsError for another text."""
     try:
         return dict(json.loads(endpoints_file(home).read_text()))
     except FileNotFoundError:
@@ -192,8 +178,3 @@ def _embedded_endpoints(home: Path) -> dict[str, str]:
 
 def _addresses(text: str) -> tuple[str, ...]:
     return tuple(address.strip() for address in text.split(",") if address.strip())
-
-
-def _masked(url: str) -> str:
-    """A URL with its password, if it has one, as three stars."""
-    return re.sub(r"(://[^:@/\s]*):[^@\s]*@", r"\1:***@", url)

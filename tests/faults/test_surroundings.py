@@ -14,10 +14,9 @@ import pytest
 from include.demo.waiting import wait_for_dags
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
 from include.stack.processes import find_all
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
 from tests.support import fault_harness as harness

@@ -10,9 +10,8 @@ import pytest
 from include.producer import Message, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import read_endpoints
 from include.stack.lifecycle import down, up
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 from tests.support import waves
 from tests.support.brokers import running_broker
 from tests.support.ledger import ALL_STEPS, Ledger

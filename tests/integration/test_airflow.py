@@ -14,9 +14,8 @@ from include.demo.waiting import Clock, wait_for_dags, wait_for_ingestion
 from include.producer import Disturbances, generated_sources, plan_messages, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import read_endpoints
 from spark_jobs.releases.releases import newest_release
-from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.settings import Settings, read_endpoints
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION

@@ -17,11 +17,10 @@ from include.demo.waiting import wait_for_dags
 from include.producer import Disturbances, Message, generated_sources, plan_messages, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import read_endpoints
 from spark_jobs import control
 from spark_jobs.lake.tables import DECISIONS, GOLD, SILVER
 from spark_jobs.releases.releases import latest_release, newest_release
-from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.settings import Settings, read_endpoints
 from tests.integration.conftest import WEBHOOK_TOKEN, Alerts
 from tests.support.browser import keep, logged_in
 from tests.support.ledger import Ledger, await_that

@@ -14,10 +14,9 @@ from include.demo.waiting import Clock, wait_for_dags
 from include.producer import publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
-from include.stack.endpoints import read_endpoints
 from spark_jobs import control
 from spark_jobs.lake import tables
-from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.settings import Settings, read_endpoints
 from tests.support import personal
 from tests.support.browser import keep, logged_in
 from tests.support.ledger import Ledger

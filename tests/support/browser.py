@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from include.stack import airflow
-from include.stack.endpoints import read_endpoints
-from spark_jobs.runtime.settings import ROOT
+from spark_jobs.runtime.settings import ROOT, read_endpoints
 
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 PATIENCE = 30_000  # milliseconds; the pages are quick, a busy machine is not

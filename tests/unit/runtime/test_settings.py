@@ -30,6 +30,12 @@ def test_a_job_with_such_a_place_ends_with_exit_code_2_and_one_line(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
+def test_no_part_of_a_password_is_in_a_message() -> None:
+    with pytest.raises(SettingsError, match=r"found 'mysql://ann:\*\*\*@db/x'") as raised:
+        read_settings({"LEDGER_POSTGRES_URL": "mysql://ann:can@ary@db/x?password=canary"})
+    assert "ary" not in str(raised.value)
+
+
 def test_colons_are_fine_where_they_begin_no_url(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("a:b")
     assert read_settings({"LEDGER_HOME": str(home)}).home == home

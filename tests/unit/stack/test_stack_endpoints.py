@@ -10,14 +10,13 @@ from include.stack.endpoints import (
     claim_port,
     home_of,
     port_is_free,
-    read_endpoints,
     remove_endpoints,
     secret,
     set_outside,
     write_endpoints,
 )
-from include.stack.postgres import masked
-from spark_jobs.runtime.settings import ROOT, read_settings
+from spark_jobs.runtime.masking import mask_url
+from spark_jobs.runtime.settings import ROOT, read_endpoints, read_settings
 
 
 @pytest.mark.parametrize(
@@ -81,4 +80,4 @@ def test_only_an_address_that_is_not_our_own_is_outside(value: str, own: str | N
     ],
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:
-    assert masked(url) == shown
+    assert mask_url(url) == shown
