@@ -3,7 +3,6 @@
 import argparse
 import logging
 import uuid
-from dataclasses import fields
 from datetime import UTC, datetime
 
 from spark_jobs.lake import leases, tables
@@ -42,7 +41,7 @@ def run_export(settings: Settings, options: argparse.Namespace) -> None:
     from spark_jobs.export import job, request, source
 
     now = datetime.now(UTC)
-    asked = request.check(request.Asked(**{field.name: getattr(options, field.name) for field in fields(request.Asked)}), settings, now)
+    asked = request.check(options, settings, now)
     release = None if asked.is_postgres else source.find_release(settings, asked.release, now)
     with leases.hold_names(settings, [asked.lease], owner=f"export to {asked.folder}", wait_seconds=0):
         spark = session.start_session(settings, "ledger export", session.s3_conf() if asked.bucket else {})

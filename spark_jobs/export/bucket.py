@@ -1,41 +1,38 @@
-"""A target on S3, through the client of Hadoop's own file system: objects are copied from a hidden place within the bucket.
+"""A target on S3, through Hadoop's file system: objects are copied from a hidden folder within the bucket.
 
-S3 has no rename and no step for several objects. One object appears and is replaced in one step, and so is `_SUCCESS`, which names
-the files of its day: include/docs/export.md says what follows for readers.
+S3 has no rename and no step for several objects. One object is replaced in one step, and so is the manifest `_SUCCESS`, which is
+written last and names the files of its day: include/docs/export.md says what that means for readers.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark_jobs.export.days import STAGING, SUCCESS, Day, Part, named, read_day
+from spark_jobs.export.days import STAGING, SUCCESS, Day, Part, named, read_day, read_days, to_day
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.kill_points import kill_point
 
-AT_ONCE = 8
-_WRITING = "_writing"  # what a run is about to put into a date folder, in the form of `_SUCCESS`
-_MOST_DELETED = 1000  # in one request
+_WRITING = "_writing"  # the manifest of what a run is about to write, or to delete
 
 
 class Bucket:
-    """The objects of one table below a key of a bucket, and the hidden ones of a run."""
+    """The objects of one table below a key of a bucket, and the hidden ones of a run. What S3 refuses is a LedgerError of one line."""
 
-    at_once = AT_ONCE
+    at_once = 8  # days published side by side
 
     def __init__(self, spark: SparkSession, url: str, name: str, run: str) -> None:
         self.url, self.name, self.run = url, name, run
-        self._bucket, _, key = url.removeprefix("s3a://").partition("/")
-        self._prefix = f"{key}/"
+        self._bucket, _, self._key = url.removeprefix("s3a://").partition("/")
         session: Any = spark  # what is below Python's interface has no types
         self._jvm = session._jvm
         with self._failures():
-            root = self._jvm.org.apache.hadoop.fs.Path(f"s3a://{self._bucket}/")
-            files = root.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-            self._client = files.getS3AInternals().getAmazonS3Client("export")
+            self._files = self._path("").getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+            self._client = self._files.getS3AInternals().getAmazonS3Client("export")
         self._requests = self._jvm.software.amazon.awssdk.services.s3.model
 
     @property
@@ -46,113 +43,90 @@ class Bucket:
     def begin(self) -> None:
         """Remove what runs that died have left: hidden objects, unfinished uploads, files of days that were never finished."""
         self.end()
-        for day, objects in self._days().items():
-            if _WRITING in objects:
-                folder = f"{day.isoformat()}/"
-                wanted = read_day(day, self._get(folder + _WRITING), self.name, self._url(folder))
-                kept = read_day(day, self._get(folder + SUCCESS), self.name, self._url(folder)).names if SUCCESS in objects else set()
-                self._delete(folder + name for name in (*sorted(wanted.names - kept), _WRITING))
+        for day, names in self._found().items():
+            if _WRITING in names:
+                read = {
+                    name: read_day(day, self._read(f"{day}/{name}"), self.name, f"{self.url}/{day}") for name in names & {_WRITING, SUCCESS}
+                }
+                kept = read[SUCCESS].names if SUCCESS in read else set()
+                self._delete(day, *sorted(read[_WRITING].names - kept), _WRITING)
 
     def days(self) -> dict[date, Day]:
         """The date folders that are there; raises LedgerError where one has objects that no export of this table wrote."""
-        found = {}
-        for day, objects in self._days().items():
-            place = self._url(f"{day.isoformat()}/")
-            text = self._get(f"{day.isoformat()}/{SUCCESS}") if SUCCESS in objects else None
-            found[day] = read_day(day, text, self.name, place)
-            if strange := sorted(name for name in objects - found[day].names if not name.startswith(("_", "."))):
-                raise LedgerError(f"{place} holds {strange[0]}, which {SUCCESS} does not name: export to another folder or move it")
-        return found
+        return read_days(self.name, self.url, self._found(), self._read)
 
     def publish(self, day: Day, parts: Iterable[Part], before: Day | None) -> Day:
         """Copy a day's staged files into its folder, name them in `_SUCCESS`, then delete what it named before."""
-        folder, chosen = f"{day.day.isoformat()}/", named(parts, self.run)
-        done = Day(day.day, day.source, day.ranges, tuple(Part(name, part.rows, part.bytes) for part, name in chosen))
-        self._put(folder + _WRITING, done.to_json())
+        chosen = named(parts, self.run)
+        done = replace(day, files=tuple(replace(part, path=name) for part, name in chosen))
+        self._write(f"{day.day}/{_WRITING}", done.to_json())
         for part, name in chosen:
-            self._copy(f"{STAGING}{self.run}/staged/{part.path}", folder + name)
+            self._copy(f"{STAGING}{self.run}/staged/{part.path}", f"{day.day}/{name}")
             kill_point("between two files of an export")
         kill_point("before a day of an export")
-        self._put(folder + SUCCESS, done.to_json())
+        self._write(f"{day.day}/{SUCCESS}", done.to_json())
         kill_point("after a day of an export")
-        old = before.names - done.names if before else set()
-        self._delete(folder + name for name in (*sorted(old), _WRITING))
+        self._delete(day.day, *sorted(before.names - done.names if before else ()), _WRITING)
         return done
 
     def remove(self, day: Day) -> None:
-        """Delete a date folder, in one request."""
-        folder = f"{day.day.isoformat()}/"
-        self._put(folder + _WRITING, day.to_json())
-        self._delete(folder + name for name in (*sorted(day.names), SUCCESS, _WRITING))
+        """Delete a date folder, its manifest first."""
+        self._write(f"{day.day}/{_WRITING}", day.to_json())
+        self._delete(day.day, SUCCESS, *sorted(day.names), _WRITING)
 
     def end(self) -> None:
         """Delete the hidden objects and unfinished uploads of this run and of any before it."""
-        self._delete(self._list(STAGING))
-        for upload in self._uploads(STAGING):
-            request = self._requests.AbortMultipartUploadRequest.builder().bucket(self._bucket).key(upload.key())
-            self._call("abortMultipartUpload", request.uploadId(upload.uploadId()).build())
+        with self._failures():
+            for folder in self._files.globStatus(self._path(f"{STAGING}*")) or ():
+                self._files.delete(folder.getPath(), True)
+            for upload in self._files.listMultipartUploads(self._key):
+                if upload.key().startswith(f"{self._key}/{STAGING}"):
+                    self._files.abortMultipartUpload(upload)
 
-    def _days(self) -> dict[date, set[str]]:
+    def _found(self) -> dict[date, set[str]]:
         """The names of the objects in each date folder."""
         found: dict[date, set[str]] = {}
-        for key in self._list(""):
-            folder, _, name = key.partition("/")
-            try:
-                if date.fromisoformat(folder).isoformat() == folder and name:
-                    found.setdefault(date.fromisoformat(folder), set()).add(name)
-            except ValueError:
-                continue
+        for folder, _, name in (key.partition("/") for key in self._list()):
+            if name and (day := to_day(folder)):
+                found.setdefault(day, set()).add(name)
         return found
 
-    def _url(self, key: str) -> str:
-        return f"{self.url}/{key}".rstrip("/")
+    def _path(self, key: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{key}")
 
-    def _list(self, start: str) -> list[str]:
-        """The keys that begin like this, below the table's."""
-        keys, token = [], None
-        while True:
-            request = self._requests.ListObjectsV2Request.builder().bucket(self._bucket).prefix(self._prefix + start)
-            answer = self._call("listObjectsV2", (request.continuationToken(token) if token else request).build())
-            keys += [found.key().removeprefix(self._prefix) for found in answer.contents()]
-            token = answer.nextContinuationToken()
-            if not answer.isTruncated():
-                return keys
-
-    def _uploads(self, start: str) -> list[Any]:
-        """Uploads that were begun and not finished; at most 1000, the others come with the next run."""
-        request = self._requests.ListMultipartUploadsRequest.builder().bucket(self._bucket).prefix(self._prefix + start)
-        return list(self._call("listMultipartUploads", request.build()).uploads())
-
-    def _get(self, key: str) -> str:
-        request = self._requests.GetObjectRequest.builder().bucket(self._bucket).key(self._prefix + key).build()
-        return str(self._call("getObjectAsBytes", request).asUtf8String())
-
-    def _put(self, key: str, text: str) -> None:
-        request = self._requests.PutObjectRequest.builder().bucket(self._bucket).key(self._prefix + key).build()
-        self._call("putObject", request, self._jvm.software.amazon.awssdk.core.sync.RequestBody.fromString(text))
-
-    def _copy(self, source: str, target: str) -> None:
-        request = self._requests.CopyObjectRequest.builder().sourceBucket(self._bucket).sourceKey(self._prefix + source)
-        self._call("copyObject", request.destinationBucket(self._bucket).destinationKey(self._prefix + target).build())
-
-    def _delete(self, keys: Iterable[str]) -> None:
-        wanted = [self._requests.ObjectIdentifier.builder().key(self._prefix + key).build() for key in keys]
-        for first in range(0, len(wanted), _MOST_DELETED):
-            objects = self._jvm.java.util.ArrayList()
-            for each in wanted[first : first + _MOST_DELETED]:
-                objects.add(each)
-            chosen = self._requests.Delete.builder().objects(objects).quiet(True).build()
-            answer = self._call("deleteObjects", self._requests.DeleteObjectsRequest.builder().bucket(self._bucket).delete(chosen).build())
-            if answer.hasErrors():
-                raise LedgerError(f"{self.url}: {answer.errors()[0].code()} while deleting: check the rights of the key, and run it again")
-
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _list(self) -> list[str]:
+        """The keys below the table's."""
+        keys = []
         with self._failures():
-            return getattr(self._client, method)(*arguments)
+            found = self._files.listFiles(self._path(""), True) if self._files.exists(self._path("")) else None
+            while found and found.hasNext():
+                keys.append(str(found.next().getPath().toString()).removeprefix(f"{self.url}/"))
+        return keys
+
+    def _read(self, key: str) -> str:
+        with self._failures():
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(self._files.open(self._path(key)), "UTF-8"))
+
+    def _write(self, key: str, text: str) -> None:
+        with self._failures():
+            output = self._files.create(self._path(key), True)
+            output.write(text.encode())
+            output.close()
+
+    # Hadoop's file system replaces no object by the copy of another, and leaves a marker where it deletes the last one of a folder.
+    def _copy(self, source: str, target: str) -> None:
+        request = self._requests.CopyObjectRequest.builder().sourceBucket(self._bucket).sourceKey(f"{self._key}/{source}")
+        with self._failures():
+            self._client.copyObject(request.destinationBucket(self._bucket).destinationKey(f"{self._key}/{target}").build())
+
+    def _delete(self, day: date, *names: str) -> None:
+        for name in names:
+            request = self._requests.DeleteObjectRequest.builder().bucket(self._bucket).key(f"{self._key}/{day}/{name}").build()
+            with self._failures():
+                self._client.deleteObject(request)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """What S3 refuses, as one line."""
         try:
             yield
         except Py4JError as error:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from typing import Protocol
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
@@ -24,36 +23,13 @@ from spark_jobs.runtime.times import to_text
 
 log = logging.getLogger(__name__)
 
+Target = Folder | Bucket
+
 _DAY = "_day_of_export"
 _SAMPLE = 50_000  # rows by which the size of a row in Parquet is judged
 _PARQUET = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.parquet.compression.codec": "zstd"}
-# A task's files are copied once. Its second try writes the same names, and nobody looks before the job has ended well.
+# A task's files are copied once: its second try writes the same names, and they are read only after the job has succeeded.
 _ON_S3 = {"mapreduce.fileoutputcommitter.algorithm.version": "2"}
-
-
-class Target(Protocol):
-    """What an export needs of a folder or bucket."""
-
-    at_once: int
-
-    @property
-    def staging(self) -> str:
-        """Where Spark writes."""
-
-    def begin(self) -> None:
-        """Remove what runs that died have left."""
-
-    def days(self) -> dict[date, Day]:
-        """The date folders that are there."""
-
-    def publish(self, day: Day, parts: Iterable[Part], before: Day | None) -> Day:
-        """Show a day's staged files in the place of what is there."""
-
-    def remove(self, day: Day) -> None:
-        """Take a date folder away."""
-
-    def end(self) -> None:
-        """Remove what the run needed."""
 
 
 def run(spark: SparkSession, settings: Settings, request: Request, run_id: str, release: Release | None) -> int:
@@ -134,11 +110,11 @@ def _write(target: Target, rows: DataFrame, name: str, most: int) -> list[Part]:
 def _publish(
     target: Target, request: Request, found: Source, ranges: tuple[Range, ...], staged: dict[date, list[Part]], before: dict[date, Day]
 ) -> int:
-    """Replace every day that has rows, take away those that have none any more; returns the number of rows."""
-    told = found.told | {"exported_at": to_text(datetime.now(UTC).replace(microsecond=0))}
+    """Replace every day that has rows, remove those that no longer have any; returns the number of rows."""
+    origin = found.origin | {"exported_at": to_text(datetime.now(UTC).replace(microsecond=0))}
 
     def publish(day: date) -> Day:
-        return target.publish(Day(day, told, within(ranges, day), ()), staged[day], before.get(day))
+        return target.publish(Day(day, origin, within(ranges, day), ()), staged[day], before.get(day))
 
     with ThreadPoolExecutor(target.at_once) as pool:
         futures = [pool.submit(publish, day) for day in sorted(staged)]
@@ -153,5 +129,5 @@ def _publish(
     size = sum(file.bytes for file in files) / (1 << 20)
     log.info("%s: %d rows, %d days, %d files, %.1f MB in %s", request.name, rows, len(done), len(files), size, request.folder)
     if gone:
-        log.info("%s: %d days have no rows any more and were taken away", request.name, len(gone))
+        log.info("%s: %d days no longer have rows and were removed", request.name, len(gone))
     return rows

@@ -1,5 +1,6 @@
 """What an export is asked to do: checked before anything starts."""
 
+import argparse
 import hashlib
 import re
 from dataclasses import dataclass
@@ -54,56 +55,41 @@ class Request:
         return urlsplit(self.url).netloc if self.url.startswith("s3a://") else None
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The words of the command line."""
-
-    to: str
-    file_mb: int
-    table: str | None = None
-    postgres: str | None = None
-    start: str | None = None
-    end: str | None = None
-    release: int | None = None
-    date_column: str | None = None
-    partition_column: str | None = None
-
-
-def check(asked: Asked, settings: Settings, now: datetime) -> Request:
-    """The request that the words make; raises SettingsError where they make none. `now` tells the day of an export without times."""
-    url = _target(asked.to, settings)
-    if asked.table is not None:
-        return _of_release(asked, url)
+def check(options: argparse.Namespace, settings: Settings, now: datetime) -> Request:
+    """The request of a command line; raises SettingsError where it makes none. `now` decides the day of an export without times."""
+    url = _target(options.to, settings)
+    if options.table is not None:
+        return _of_release(options, url)
     settings.postgres()
-    return _of_postgres(asked, url, now)
+    return _of_postgres(options, url, now)
 
 
-def _of_release(asked: Asked, url: str) -> Request:
-    name = asked.table or ""
+def _of_release(options: argparse.Namespace, url: str) -> Request:
+    name = options.table or ""
     if name not in BY_NAME:
         raise SettingsError(f"--table: found {name!r}, expected one of {', '.join(BY_NAME)}")
-    if asked.date_column or asked.partition_column:
+    if options.date_column or options.partition_column:
         raise SettingsError("--date-column and --partition-column are for --postgres: the time of a table is declared (see export.md)")
-    if asked.start is None or asked.end is None:
+    if options.start is None or options.end is None:
         raise SettingsError("found no --start or no --end, expected both with --table: the first moment, and the first one after the range")
-    start, end = parse_range(asked.start, asked.end)
-    return Request(name, url, start, end, asked.file_mb, asked.release)
+    start, end = parse_range(options.start, options.end)
+    return Request(name, url, start, end, options.file_mb, options.release)
 
 
-def _of_postgres(asked: Asked, url: str, now: datetime) -> Request:
-    name = asked.postgres or ""
+def _of_postgres(options: argparse.Namespace, url: str, now: datetime) -> Request:
+    name = options.postgres or ""
     if not re.fullmatch(r"\w+\.\w+", name):
         raise SettingsError(f"--postgres: found {name!r}, expected schema.table, each of letters, digits and underscores")
-    if asked.release is not None:
+    if options.release is not None:
         raise SettingsError("--release is for --table: Postgres has no releases")
-    if asked.date_column is None:
-        if asked.start or asked.end:
+    if options.date_column is None:
+        if options.start or options.end:
             raise SettingsError("--start and --end need --date-column with --postgres: the column that they are about")
         start = midnight(now.date())
         end = start + timedelta(days=1)
     else:
-        start, end = parse_range(asked.start, asked.end)
-    return Request(name, url, start, end, asked.file_mb, None, True, asked.date_column, asked.partition_column)
+        start, end = parse_range(options.start, options.end)
+    return Request(name, url, start, end, options.file_mb, None, True, options.date_column, options.partition_column)
 
 
 def _target(text: str, settings: Settings) -> str:

@@ -17,8 +17,6 @@ from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 
 _COORDINATES = ("_topic", "_partition", "_offset")
-
-
 TIME = "_time_of_export"  # not among the columns of any table, and not in the files
 
 
@@ -28,7 +26,7 @@ class Source:
 
     rows: DataFrame
     order: tuple[str, ...]
-    told: dict[str, Any]  # of where they come from, for `_SUCCESS`
+    origin: dict[str, Any]  # where they come from, for `_SUCCESS`
     most_bytes: int
 
 
@@ -47,7 +45,7 @@ def release_rows(spark: SparkSession, settings: Settings, release: Release, name
     Raises SettingsError when the release's version can no longer be read.
     """
     table, (rows, size) = BY_NAME[name], _read(spark, settings, release, name)
-    told = {"table": name, "release": release.release_id, "version": release.versions[name]}
+    origin = {"table": name, "release": release.release_id, "version": release.versions[name]}
     if table.layer == "bronze":
         rows = rows.where(F.col("_batch") <= release.last_batches[name])
     column = table.time_column
@@ -56,7 +54,7 @@ def release_rows(spark: SparkSession, settings: Settings, release: Release, name
         column = "_timestamp"
         rows = rows.join(bronze.select(*_COORDINATES, column), on=list(_COORDINATES), how="left")
     at = F.col(column).cast("timestamp")
-    return Source(rows.where(in_ranges(at, ranges)).select(*table.columns, at.alias(TIME)), (TIME, *table.keys), told, size)
+    return Source(rows.where(in_ranges(at, ranges)).select(*table.columns, at.alias(TIME)), (TIME, *table.keys), origin, size)
 
 
 def in_ranges(at: Column, ranges: Iterable[Range]) -> Column:

@@ -25,6 +25,9 @@ class Place(Protocol):
     def files(self) -> dict[str, bytes]:
         """Every file by its path below the target, hidden ones included."""
 
+    def put(self, path: str) -> None:
+        """Write a file as another program would."""
+
 
 class Folder:
     def __init__(self, path: Path) -> None:
@@ -32,6 +35,10 @@ class Folder:
 
     def files(self) -> dict[str, bytes]:
         return {str(file.relative_to(self.path)): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}
+
+    def put(self, path: str) -> None:
+        (self.path / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / path).write_bytes(b"x")
 
 
 class Bucket:
@@ -51,6 +58,9 @@ class Bucket:
 
     def files(self) -> dict[str, bytes]:
         return {key: self.get(key) for key in self.keys()}
+
+    def put(self, path: str) -> None:
+        self.client.put_object(Bucket=BUCKET, Key=self.prefix + path, Body=b"x")
 
     def get(self, key: str) -> bytes:
         content: bytes = self.client.get_object(Bucket=BUCKET, Key=self.prefix + key)["Body"].read()

@@ -272,14 +272,19 @@ def test_a_reader_never_sees_a_part_of_a_day(settings: Settings, tmp_path: Path)
 
 def test_what_others_wrote_is_left_alone(settings: Settings, place: Place) -> None:
     strange = f"{NAME}/{day_of(2)}/theirs.parquet"
-    if isinstance(place, Bucket):
-        place.client.put_object(Bucket=targets.BUCKET, Key=place.prefix + strange, Body=b"x")
-    else:
-        (Path(place.url) / strange).parent.mkdir(parents=True)
-        (Path(place.url) / strange).write_bytes(b"x")
+    place.put(strange)
     with pytest.raises(LedgerError, match=r"2013-01-02 was not written by an export of silver\.transactions"):
         export(settings, place, f"--table {NAME} {WEEK}")
     assert list(place.files()) == [strange]
+
+
+def test_a_file_that_somebody_put_into_a_date_folder_is_not_replaced_with_it(settings: Settings, place: Place) -> None:
+    export(settings, place, f"--table {NAME} {WEEK}")
+    place.put(f"{NAME}/{day_of(2)}/theirs.parquet")
+    before = place.files()
+    with pytest.raises(LedgerError, match=r"2013-01-02 holds theirs\.parquet, which _SUCCESS does not name"):
+        export(settings, place, f"--table {NAME} {WEEK}")
+    assert place.files() == before
 
 
 def test_a_bucket_that_is_not_there_is_one_line(settings: Settings, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What an export may be asked: times, targets, tables, and what is refused before anything starts."""
 
+from argparse import Namespace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,16 @@ import pytest
 
 from spark_jobs import run
 from spark_jobs.export.days import Day, Part, joined, named, read_day, whole, within
-from spark_jobs.export.request import Asked, check
+from spark_jobs.export.request import check
 from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings, s3_access
 from spark_jobs.runtime.times import ALWAYS, parse_time
 
 NOW = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)
-TABLE: dict[str, Any] = {"to": "/x", "file_mb": 128, "table": "silver.transactions", "start": "2013-01-01", "end": "2013-01-02"}
-POSTGRES: dict[str, Any] = {"to": "/x", "file_mb": 128, "postgres": "public.accounts"}
+UNSET: dict[str, Any] = dict.fromkeys(("table", "postgres", "start", "end", "release", "date_column", "partition_column"))
+TABLE = UNSET | {"to": "/x", "file_mb": 128, "table": "silver.transactions", "start": "2013-01-01", "end": "2013-01-02"}
+POSTGRES = UNSET | {"to": "/x", "file_mb": 128, "postgres": "public.accounts"}
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     ],
 )
 def test_targets(settings: Settings, to: str, folder: str) -> None:
-    asked = check(Asked(**TABLE | {"to": to}), settings, NOW)
+    asked = check(Namespace(**TABLE | {"to": to}), settings, NOW)
     assert (asked.folder, asked.bucket) == (folder, "bucket" if folder.startswith("s3a") else None)
 
 
@@ -76,7 +78,7 @@ def test_targets(settings: Settings, to: str, folder: str) -> None:
 )
 def test_targets_that_are_refused(settings: Settings, to: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told) as raised:
-        check(Asked(**TABLE | {"to": to}), settings, NOW)
+        check(Namespace(**TABLE | {"to": to}), settings, NOW)
     assert "canary" not in str(raised.value)
 
 
@@ -85,14 +87,14 @@ def test_a_target_among_the_pipelines_own_tables_is_refused(settings: Settings, 
     (tmp_path / "link").symlink_to(settings.warehouse)
     for to in (settings.warehouse, settings.warehouse / "silver", tmp_path / "link/x", f"file://{settings.checkpoints}/x"):
         with pytest.raises(SettingsError, match=r"which is inside the (warehouse|checkpoints) .*: expected a folder apart from it"):
-            check(Asked(**TABLE | {"to": str(to)}), settings, NOW)
+            check(Namespace(**TABLE | {"to": str(to)}), settings, NOW)
 
 
 def test_a_target_anywhere_in_the_home_is_refused(settings: Settings) -> None:
     for to in (settings.home, settings.home / "stack/kafka", settings.home / "export", settings.quality):
         with pytest.raises(SettingsError, match=r"which is inside LEDGER_HOME .*: expected a folder apart from it"):
-            check(Asked(**TABLE | {"to": str(to)}), settings, NOW)
-    assert check(Asked(**TABLE | {"to": f"{settings.home}-export"}), settings, NOW).url == f"{settings.home.resolve()}-export"
+            check(Namespace(**TABLE | {"to": str(to)}), settings, NOW)
+    assert check(Namespace(**TABLE | {"to": f"{settings.home}-export"}), settings, NOW).url == f"{settings.home.resolve()}-export"
 
 
 @pytest.mark.parametrize(
@@ -107,13 +109,13 @@ def test_a_target_anywhere_in_the_home_is_refused(settings: Settings) -> None:
 )
 def test_tables_that_are_refused(settings: Settings, changes: dict[str, Any], told: str) -> None:
     with pytest.raises(SettingsError, match=told):
-        check(Asked(**TABLE | changes), settings, NOW)
+        check(Namespace(**TABLE | changes), settings, NOW)
 
 
 def test_a_table_of_postgres(settings: Settings) -> None:
-    today = check(Asked(**POSTGRES), settings, NOW)
+    today = check(Namespace(**POSTGRES), settings, NOW)
     assert (today.start, today.end) == (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
-    always = check(Asked(**POSTGRES, date_column="made_at"), settings, NOW)
+    always = check(Namespace(**POSTGRES | {"date_column": "made_at"}), settings, NOW)
     assert (always.start, always.end) == ALWAYS
     assert always.is_endless
     assert not today.is_endless
@@ -131,7 +133,7 @@ def test_a_table_of_postgres(settings: Settings) -> None:
 )
 def test_tables_of_postgres_that_are_refused(settings: Settings, changes: dict[str, Any], told: str) -> None:
     with pytest.raises(SettingsError, match=told):
-        check(Asked(**POSTGRES | changes), settings, NOW)
+        check(Namespace(**POSTGRES | changes), settings, NOW)
 
 
 def test_every_table_has_a_time() -> None:
