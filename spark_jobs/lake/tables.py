@@ -1,12 +1,13 @@
 """Every Delta table of the pipeline, and the lists by which jobs find them. A table lies at `<warehouse>/<layer>/<name>`.
 
-Bronze's, silver's and the control tables are declared in files beside this one; a gold table in a file of its own in
-spark_jobs/gold/tables, which is found here: to add one, no line of this file changes.
+The tables of bronze and silver follow from the topics, each declared in a file in topics/; a gold table is declared in a file in
+spark_jobs/gold/tables. Both are found: to add one, no line of this file changes. The control tables are in control_tables.py.
 """
 
 import pkgutil
 from importlib import import_module
 
+from spark_jobs.lake import topics
 from spark_jobs.lake.control_tables import (
     AUDITS as AUDITS,
     BACKFILL_GRANTS as BACKFILL_GRANTS,
@@ -100,18 +101,9 @@ LIVE_CUMULATIVE_TOTALS = _live(CUMULATIVE_TOTALS)
 LIVE_CUSTOMER_SESSIONS = _live(CUSTOMER_SESSIONS)
 LIVE_DEBIT_CREDIT_PAIRS = _live(DEBIT_CREDIT_PAIRS)
 
-BRONZE = (BRONZE_TRANSACTIONS, BRONZE_CUSTOMERS, BRONZE_ACCOUNTS)
-SILVER = (
-    SILVER_TRANSACTIONS,
-    TRANSACTIONS_DUPLICATES,
-    TRANSACTIONS_QUARANTINE,
-    TRANSACTIONS_LATE,
-    SILVER_CUSTOMERS,
-    CUSTOMERS_QUARANTINE,
-    SILVER_ACCOUNTS,
-    ACCOUNTS_QUARANTINE,
-)
-SILVER_INDEXES = (TRANSACTION_IDS,)  # the silver job's own; made of silver, in no release
+BRONZE = tuple(topic.bronze for topic in topics.TOPICS)
+SILVER = tuple(table for topic in topics.TOPICS for table in topic.released)
+SILVER_INDEXES = tuple(table for topic in topics.TOPICS for table in topic.indexes)  # made of silver, in no release
 SILVER_OWNED = (*SILVER, *SILVER_INDEXES)  # what silver's jobs write, under one lease
 # Each the table of a live query.
 LIVE_RESULTS = (LIVE_DAILY_TOTALS, LIVE_SLIDING_TOTALS, LIVE_CUMULATIVE_TOTALS, LIVE_CUSTOMER_SESSIONS, LIVE_DEBIT_CREDIT_PAIRS)
@@ -125,8 +117,7 @@ LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}
 BY_NAME = {table.name: table for layer in LAYERS.values() for table in layer}  # what gates judge and releases name
 
 # The silver tables whose changes gold follows, each with the gold tables that keep in their commits how far they have come.
-FOLLOWERS = {
-    source: tuple(table for table in GOLD if source in table.follows) for source in (SILVER_TRANSACTIONS, SILVER_CUSTOMERS, SILVER_ACCOUNTS)
-}
+_FOLLOWED = {topic.silver: tuple(table for table in GOLD if topic.silver in table.follows) for topic in topics.TOPICS}
+FOLLOWERS = {source: followers for source, followers in _FOLLOWED.items() if followers}
 # What a backfill may be asked to rebuild: what lies beside a silver table (duplicates, quarantine, late rows) goes with it.
-REBUILT = tuple(table.name for table in (*FOLLOWERS, *GOLD))
+REBUILT = tuple(table.name for table in (*_FOLLOWED, *GOLD))
