@@ -9,19 +9,19 @@ from typing import NoReturn
 
 from spark_jobs.control import verdicts
 from spark_jobs.control.backfills import ROWS_A_STEP
-from spark_jobs.lake import tables
+from spark_jobs.lake import tables, topics
 from spark_jobs.live.places import MODES
 from spark_jobs.runtime import one_line
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import SERVICES
 
-TOPICS = tuple(table.topic for table in tables.BRONZE)
+TOPICS = tuple(topic.name for topic in topics.TOPICS)
 _TENDED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
 _QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
 _OBEYING = "end when somebody wants anything later than this; by default: than its start"
-_REDRIVEN = tuple(f"silver.{topic}{part}" for part in ("", "_quarantine") for topic in ("transactions", "customers", "accounts"))
+_REDRIVEN = (*(topic.silver.name for topic in topics.TOPICS), *(topic.quarantine.name for topic in topics.TOPICS))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -10,12 +10,14 @@ from typing import Any
 from spark_jobs import control
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BACKFILLS, BY_NAME, Table
+from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
 
+# The parts of a backfill: all topics of versions together, under the name of the first two; and each topic of events, by its name.
 DIMENSIONS = "customers and accounts"
-TRANSACTIONS = "transactions"
+TRANSACTIONS = "transactions"  # and gold
 ROWS_A_STEP = 500_000
 
 
@@ -40,7 +42,7 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a backfill that readers see whole: of transactions those of [start, end), or customers and accounts."""
+    """A part of a backfill that readers see whole: of a topic of events those of [start, end), or all versions."""
 
     backfill: Backfill
     part: str
@@ -49,6 +51,11 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.part} of {to_text(self.start)} to {to_text(self.end)}"
+
+
+def part_of(topic: Topic) -> str:
+    """The part of a backfill that rebuilds a topic."""
+    return DIMENSIONS if topic.has_versions else topic.name
 
 
 def find_or_start(
@@ -87,7 +94,7 @@ def refuse_halfway(settings: Settings) -> None:
 
 
 def begin(settings: Settings, step: Step, run_id: str, versions: Mapping[str, int], newest: datetime | None = None) -> None:
-    """Record that the tables are about to change: their versions before, and the largest event time of all valid transactions after."""
+    """Record that the tables are about to change: their versions before, and the largest event time of all valid events after."""
     facts = {"part": step.part, "step_start": step.start, "step_end": step.end}
     _record(settings, step.backfill, run_id, "begun", **facts, _versions=json.dumps(versions), _newest_event_at=newest)
 

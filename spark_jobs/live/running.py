@@ -5,6 +5,7 @@ import logging
 import shutil
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -18,6 +19,7 @@ from spark_jobs.control import scope
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, intake, offset_logs, places
@@ -26,9 +28,11 @@ from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
 from spark_jobs.service.query_loop import KeptQuery
 from spark_jobs.silver import batches
-from spark_jobs.silver.transactions import judge_by_present_rules
+from spark_jobs.silver.events import judge_by_present_rules
 
 log = logging.getLogger(__name__)
+
+_judge = partial(judge_by_present_rules, topic=TRANSACTIONS)
 
 INTAKE_SECONDS = 1.5
 _SURELY_KEPT = timedelta(days=LEAST_FILE_DAYS - MARGIN_DAYS)
@@ -97,14 +101,12 @@ class Intake(_LiveStream):
         # Upkeep spares no commits for live, which may stand still for as long as one likes: those that it may have removed are not read.
         start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
-        take = batches.take_new(
-            self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, judge_by_present_rules, self._begun
-        )
+        take = batches.take_new(self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, _judge, self._begun)
 
         def take_new(rows: DataFrame, number: int) -> None:
             take(rows.where(F.col("_batch") > self._done()).localCheckpoint(), number)  # judged once
 
-        query = judge_by_present_rules(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
+        query = _judge(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
         return query.trigger(**self._trigger()).foreachBatch(self._guarded(take_new)).start()
 
     def _done(self) -> int:

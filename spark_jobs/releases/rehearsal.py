@@ -24,6 +24,7 @@ from expectations.suites import Suite, SuiteError, read_suite_file
 from spark_jobs import control
 from spark_jobs.control.scope import Written, open_query
 from spark_jobs.lake.tables import BY_NAME, LAYERS, QUALITY_RESULTS, Table
+from spark_jobs.lake.topics import VERSIONS
 from spark_jobs.releases.releases import read_releases
 from spark_jobs.runtime.errors import GateClosed, SettingsError
 from spark_jobs.runtime.masking import mask_error
@@ -164,7 +165,7 @@ def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Mapping[s
 
 def _is_rewritten(name: str) -> bool:
     """Whether a table's rows change: such a table can be read as it was by its old version only."""
-    return name.startswith("gold.") or name in ("silver.customers", "silver.accounts")
+    return name.startswith("gold.") or name in {topic.silver.name for topic in VERSIONS}
 
 
 def _is_kept(settings: Settings, name: str, version: int) -> bool:

@@ -15,14 +15,15 @@ from deltalake import DeltaTable, QueryBuilder
 
 from expectations.row_rules import RuleSet, parse_rules
 from expectations.suites import read_suite
-from spark_jobs.lake.tables import ACCOUNTS_QUARANTINE, ARRIVAL, CUSTOMERS_QUARANTINE, LAYERS, TRANSACTIONS_QUARANTINE, Table
+from spark_jobs.lake.tables import LAYERS, Table
+from spark_jobs.lake.topic import ARRIVAL
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.releases.rehearsal import Moment, conclude, find_moments, judge_moments, tell
 from spark_jobs.runtime.errors import SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.values import to_rows
 
 ROWS_SHOWN = 20
-_QUARANTINES = {"transactions": TRANSACTIONS_QUARANTINE, "customers": CUSTOMERS_QUARANTINE, "accounts": ACCOUNTS_QUARANTINE}
 _MEASURE = "quarantined_per_thousand"  # the one expectation of silver's suites that a rule set alone decides
 
 _STORED = Template("create view stored as select * from raw_stored where _batch between $first and $last")
@@ -56,15 +57,15 @@ def run(settings: Settings, layer: str, file: Path, since: int) -> None:
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         refused = Path(folder) / "refused"
         _refuse(settings, rules, file, moments, refused)
-        _compare(settings, _QUARANTINES[rules.topic], moments, refused)
+        _compare(settings, BY_TOPIC[rules.topic].quarantine, moments, refused)
         suite = read_suite(table.name).about({_MEASURE})
-        instead = {_QUARANTINES[rules.topic].name: refused}
+        instead = {BY_TOPIC[rules.topic].quarantine.name: refused}
         conclude(judge_moments(settings, table, suite, [_by_batches_only(moment) for moment in moments], instead), len(moments))
 
 
 def read_rule_file(file: Path) -> RuleSet:
     """The rule set in a file whose name begins with its topic; raises SettingsError when there is none."""
-    topic = re.match(rf"({'|'.join(_QUARANTINES)})(?![A-Za-z])", file.name)
+    topic = re.match(rf"({'|'.join(BY_TOPIC)})(?![A-Za-z_])", file.name)
     if topic is None:
         raise SettingsError(f"{file}: found rules of no known topic, expected a name such as transactions.yaml or transactions-2.yaml")
     try:
@@ -80,19 +81,15 @@ def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Mo
 
     from spark_jobs.lake import sources
     from spark_jobs.runtime.session import start_session
-    from spark_jobs.silver import history, transactions
     from spark_jobs.silver.judge import is_valid
+    from spark_jobs.silver.records import judge_records, parse_records
 
     spark = start_session(settings, "ledger rehearsal")
-    bronze = next(table for table in LAYERS["bronze"] if table.name == f"bronze.{rules.topic}")
+    topic = BY_TOPIC[rules.topic]
     within = F.col("_batch").between(moments[0].first_batch, moments[-1].last_batch)
-    rows = sources.read_table(spark, settings, bronze).where(within)
-    dimensions = {dimension.topic: dimension for dimension in (history.CUSTOMERS, history.ACCOUNTS)}
+    rows = sources.read_table(spark, settings, topic.bronze).where(within)
     try:
-        if rules.topic in dimensions:
-            judged = history.judge_messages(rows, dimensions[rules.topic], rules)
-        else:
-            judged = transactions.judge_transactions(rows, rules)
+        judged = judge_records(parse_records(rows, topic), topic, rules)
         refused = judged.where(~is_valid()).select("broken_rules", *ARRIVAL)
     except AnalysisException as error:
         raise SettingsError(f"{file}: found a rule that is no SQL over the fields: {first_line(error)}") from None

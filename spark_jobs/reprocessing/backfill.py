@@ -22,6 +22,7 @@ from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, 
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
+from spark_jobs.lake.topics import EVENTS, TOPICS, VERSIONS
 from spark_jobs.lake.versions import rows_written
 from spark_jobs.releases import gates, releases, rollback
 from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
@@ -30,7 +31,6 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import job as silver
-from spark_jobs.silver.topics import TOPICS
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +66,13 @@ def run(spark: SparkSession, settings: Settings, order: Order, run_id: str) -> N
         work = _Work(spark, settings, order, backfill, run_id)
     if done:
         log.info("%s goes on behind %s", backfill, done[-1])
-    asks = any(topic.dimension and order.asks_for(topic.silver) for topic in TOPICS)
+    asks = any(order.asks_for(topic.silver) for topic in VERSIONS)
     first = [Step(backfill, DIMENSIONS, order.start, order.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
-    if order.asks_for(tables.SILVER_TRANSACTIONS) or any(map(order.asks_for, tables.GOLD)):
-        work.rebuild_transactions(max((step.end for step in done if step.part == TRANSACTIONS), default=order.start), first)
-    else:
-        work.rebuild(first)
+    for topic in EVENTS:
+        if order.asks_for(topic.silver) or (topic.name == TRANSACTIONS and any(map(order.asks_for, tables.GOLD))):
+            work.rebuild_events(topic.name, max((step.end for step in done if step.part == topic.name), default=order.start), first)
+            first = []
+    work.rebuild(first)
     if order.publish and not work.published:  # all steps were done by a process that died before it released the last one
         work.take_turn([])
     backfills.finish(settings, backfill, run_id)
@@ -103,10 +104,10 @@ class _Work:
         while steps and not self.take_turn([(step, self.stage(step, FOLDER)) for step in steps]):
             pass
 
-    def rebuild_transactions(self, position: datetime, before: list[Step]) -> None:
-        """Transactions and all of gold, from a time on; some steps go before, in the turn of the first one."""
+    def rebuild_events(self, part: str, position: datetime, before: list[Step]) -> None:
+        """A topic of events, and with transactions all of gold, from a time on; some steps go before, in the turn of the first one."""
         while position < self.order.end:
-            rest = Step(self.backfill, TRANSACTIONS, position, self.order.end)
+            rest = Step(self.backfill, part, position, self.order.end)
             first = [(step, self.stage(step, FOLDER)) for step in before]
             staged = self.stage(rest, FOLDER)
             days = staged[0].days(self.spark) if staged else []
@@ -120,7 +121,7 @@ class _Work:
 
     def stage(self, step: Step, folder: str) -> list[Staged]:
         """Find and judge, by the backfill's rules, the rows of a step, of the topics that are asked for."""
-        topics = [topic for topic in TOPICS if bool(topic.dimension) == (step.part == DIMENSIONS) and self.order.asks_for(topic.silver)]
+        topics = [topic for topic in TOPICS if backfills.part_of(topic) == step.part and self.order.asks_for(topic.silver)]
         root = self.settings.checkpoints / folder
         rules = [rule_sets.recorded(self.settings, topic.name, self.backfill.rules[topic.name]) for topic in topics]
         return [
@@ -180,7 +181,7 @@ class _Work:
             self.run_id,
             rows=rows,
             changed=sum(changed.values()),
-            last_batch=control.last_batch(self.settings, "silver", tables.SILVER_TRANSACTIONS.name),
+            last_batch=control.last_batch(self.settings, "silver", f"silver.{TRANSACTIONS if step.part == DIMENSIONS else step.part}"),
             versions={table.name: DeltaTable(str(table.path(self.settings))).version() for table in changed},
             _newest_event_at=newest,
         )

@@ -15,6 +15,7 @@ from spark_jobs import control
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.topics import TOPICS
 from spark_jobs.releases.rehearsal import tell
 from spark_jobs.reprocessing.backfill import Order
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
@@ -22,7 +23,6 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import midnight, to_micros
 from spark_jobs.runtime.values import Beyond, to_rows
-from spark_jobs.silver.topics import TOPICS
 
 _COUNT = Template("select count(*) as n from t where $time >= $start and $time $before $end")
 _MOMENT = Template("arrow_cast('$time', 'Timestamp(Microsecond, Some(\"UTC\"))')")
@@ -55,7 +55,7 @@ def _silver_changes(settings: Settings, order: Order, spark: SparkSession) -> Ma
             staged = stage(spark, settings, topic, read_rules(topic.name), order.start, order.end, folder / topic.name)
             rebuilt = rebuild_silver(spark, settings, staged, order.start, order.end, "dry run", None)
             tell(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
-            changed |= dict.fromkeys(topic.written, 0) | rebuilt.changed
+            changed |= dict.fromkeys(topic.released, 0) | rebuilt.changed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {table: count for table, count in changed.items() if table not in tables.SILVER_INDEXES}

@@ -14,13 +14,12 @@ from spark_jobs import control
 from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sources, tables
-from spark_jobs.lake.tables import ARRIVAL
+from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import recompute
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.topics import Topic
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +27,10 @@ _PLACE = "_topic string, _partition int, _offset bigint"
 
 
 def outcomes(rows: Rejudged, judged: DataFrame, changes: Changes) -> DataFrame:
-    """One row a judged record: where it is now, and the event time of a transaction that passed."""
-    outcome, event_at = F.when(F.col("is_first"), "transactions").otherwise("duplicates"), F.col("event_at")
+    """One row a judged record: where it is now, and the time of an event that passed."""
+    outcome, event_at = F.when(F.col("is_first"), rows.topic.name).otherwise("duplicates"), F.col("event_at")
     nothing = F.lit(None).cast("timestamp")
-    if rows.topic.dimension:
+    if rows.topic.has_versions:
         outcome, event_at = F.col("outcome"), nothing
     valid = recompute.within(changes.valid, rows.places)
     found = valid.select(*ARRIVAL, outcome.alias("outcome"), event_at.alias("_newest_event_at"))

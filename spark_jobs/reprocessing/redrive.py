@@ -16,13 +16,13 @@ from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import history, id_index, job, recompute, transactions
-from spark_jobs.silver.topics import Topic
+from spark_jobs.silver import events, history, id_index, job, recompute
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +66,9 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
 
 def _judge(rows: Rejudged, bronze: DataFrame) -> tuple[DataFrame, Changes]:
     """The judged rows, with detail, and what must change."""
-    if rows.topic.dimension is None:
-        judged = transactions.judge_transactions(bronze, rows.rules).localCheckpoint()
-        return judged, rejudge.change_transactions(rows, judged)
-    judged = history.judge_messages(bronze, rows.topic.dimension, rows.rules).localCheckpoint()
-    return history.quarantined(judged, rows.topic.dimension, rows.rules), rejudge.change_dimension(rows, judged, rows.topic.dimension)
+    judge = history.judge_messages if rows.topic.has_versions else events.judge_events
+    judged = judge(bronze, rows.topic, rows.rules).localCheckpoint()
+    return judged, rejudge.changes_of(rows, judged)
 
 
 def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, halfway: bool) -> DataFrame:

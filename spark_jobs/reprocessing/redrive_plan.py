@@ -8,9 +8,10 @@ from spark_jobs import control
 from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.corrections import Correction
 from spark_jobs.lake import sinks
+from spark_jobs.lake.topic import Topic
+from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver.topics import TOPICS, Topic
 
 APPLICATION = "redrive"
 
@@ -58,4 +59,4 @@ def is_halfway(settings: Settings, topic: Topic) -> bool:
 
 def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:
     application = control.application(settings, APPLICATION)
-    return {table.name: sinks.applied(settings, table, application) or 0 for table in topic.written}
+    return {table.name: sinks.applied(settings, table, application) or 0 for table in (*topic.indexes, *topic.released)}

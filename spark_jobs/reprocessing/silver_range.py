@@ -20,14 +20,15 @@ from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, Table
+from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.rejudge import Rejudged
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros, midnight
-from spark_jobs.silver import history, id_index, recompute, transactions
-from spark_jobs.silver.judge import detail, is_valid, judge
-from spark_jobs.silver.topics import Topic
+from spark_jobs.silver import events, id_index, recompute
+from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.records import judge_records, parse_records
 
 APPLICATION = "backfill"
 
@@ -59,7 +60,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild did: judged rows, changed rows by table, and the largest event time of all valid transactions."""
+    """What a rebuild did: judged rows, changed rows by table, and the largest event time of all valid events of the topic."""
 
     rows: int
     changed: dict[Table, int]
@@ -69,7 +70,7 @@ class Rebuilt:
 def stage(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, start: datetime, end: datetime, folder: Path) -> Staged:
     """Judge, by these rules and with their newest corrections, the rows of a topic whose time is in [start, end).
 
-    The time is the event time of a transaction, and from when on a message of customers or accounts holds. Rows whose time cannot
+    The time is that of an event, and from when on a version holds. Rows whose time cannot
     be read are in no range. Only batches are looked at that silver has taken; later ones are judged by today's rules anyway.
     """
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,7 +94,7 @@ def rebuild_silver(
     """Bring the silver tables of a topic to what the staged rows of [start, end) say; the caller holds silver's leases.
 
     Rows that silver holds in this range without any such row of bronze go, too. `on_write` is called before each write, with the
-    largest event time that all valid transactions will have; with None nothing is written. May be repeated.
+    largest event time that all valid events will have; with None nothing is written. May be repeated.
     """
     with sinks.configured(spark, id_index.SESSION):
         return _Rebuild(spark, settings, staged, start, end).run(run_id, on_write)
@@ -124,10 +125,7 @@ class _Rebuild:
         if not found:
             return Rebuilt(count, {})
         rows = Rejudged(self.spark, self.settings, self.topic, self.staged.rules, rejudge.places_of(places, found), since)
-        if self.topic.dimension is None:
-            changes = rejudge.change_transactions(rows, judged)
-        else:
-            changes = rejudge.change_dimension(rows, judged, self.topic.dimension, others=here)
+        changes = rejudge.changes_of(rows, judged, others=here)
         broken = judged.where(~is_valid())
         quarantine = recompute.within(self.read(self.topic.quarantine), rows.places)
         of_quarantine = sinks.changes_of(self.topic.quarantine, quarantine, broken)
@@ -158,14 +156,14 @@ class _Rebuild:
     def judged(self, staged: DataFrame, here: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Of the staged rows those that silver must be compared with in full, and the coordinates and batches of all that may differ.
 
-        Of transactions these are the rows that silver holds otherwise, and those whose outcome a process that died left unrecorded.
+        Of events these are the rows that silver holds otherwise, and those whose outcome a process that died left unrecorded.
         Among them are those that silver has in the range (`here`) although bronze has them elsewhere, or nowhere. The second frame has the
         coordinates and batches of all of them, those that bronze does not have included.
         """
         changed, strangers = staged, recompute.without(here, staged.select(*PLACE)).select(*ARRIVAL)
-        if self.topic.dimension is None:
-            others = [self.read(table) for table in (self.topic.silver, self.topic.duplicates, self.topic.quarantine) if table]
-            differing = recompute.changed_places(staged, here, *others)
+        if not self.topic.has_versions:
+            others = [self.read(table) for table in (*self.topic.valid, self.topic.quarantine)]
+            differing = recompute.changed_places(self.topic, staged, here, *others)
             differing = differing.union(outcomes.unsettled(self.spark, self.settings, self.topic, self.staged.rules)).localCheckpoint()
             changed = recompute.within(staged, differing)
             strangers = recompute.within(strangers, differing)
@@ -183,12 +181,11 @@ def _judge(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet
     """Bronze rows with their newest corrections, judged: `_at` is their time, value what Kafka brought."""
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
     rows = corrections.correct(bronze.withColumn("_brought", F.col("value")), values, spark)
-    if topic.dimension is None:
-        judged = transactions.judge_parsed(transactions.parse_transactions(rows).where(where), rules, "_brought", "_at")
-        return judged.withColumn("value", F.when(~is_valid(), F.col("_brought"))).drop("_brought")
-    timed = history.parse_messages(rows, topic.dimension).withColumn("_at", history.update_time()).where(where)
-    judged = judge(timed, rules).withColumn("detail", detail(rules, topic.dimension.fields))
-    return judged.withColumn("value", F.col("_brought")).drop("_brought", "_text")
+    parsed = parse_records(rows, topic).where(where)
+    if topic.has_versions:
+        return judge_records(parsed, topic, rules).withColumn("value", F.col("_brought")).drop("_brought", "_text")
+    judged = events.judge_parsed(parsed, topic, rules, "_brought", "_at")
+    return judged.withColumn("value", F.when(~is_valid(), F.col("_brought"))).drop("_brought")
 
 
 def _corrections(settings: Settings) -> int:

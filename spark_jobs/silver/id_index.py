@@ -1,8 +1,8 @@
-"""Which ids silver.transactions has already: a slim index of hashes says where, and no more of the table is read than those rows.
+"""Which keys a silver table of events has already: a slim index of hashes says where, and no more of the table is read than those rows.
 
-An entry of the index (silver.transaction_ids) is the hash of an id and where its row lies in Kafka. Entries of rows that are not
-there do no harm, because the rows themselves are compared; a missing one would let an id in twice. So whoever puts a row into
-silver.transactions writes its entry first (`add_entries`).
+An entry of the index (such as silver.transaction_ids) is the hash of a key and where its row lies in Kafka. Entries of rows that are not
+there do no harm, because the rows themselves are compared; a missing one would let a key in twice. So whoever puts a row into
+the silver table writes its entry first (`add_entries`).
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 
 from spark_jobs.control import scope
 from spark_jobs.lake import sinks, sources
-from spark_jobs.lake.tables import SILVER_TRANSACTIONS, TRANSACTION_IDS
+from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.judge import is_valid
@@ -31,43 +31,43 @@ _MOST_FILES = 32
 _FILE_BYTES = 64 * 2**20
 
 
-def catch_up(spark: SparkSession, settings: Settings, application: str, upto: int) -> None:
-    """Bring the index up to a batch that silver.transactions is complete to: after an upgrade, a crash or a roll-back."""
-    done = sinks.applied(settings, TRANSACTION_IDS, application) or 0
-    if done < min(upto, scope.newest_batch(settings, SILVER_TRANSACTIONS) or 0):
-        rows = sources.read_table(spark, settings, SILVER_TRANSACTIONS).where(F.col("_batch").between(done + 1, upto))
-        add_entries(rows, settings, Txn(application, upto))
+def catch_up(spark: SparkSession, settings: Settings, topic: Topic, application: str, upto: int) -> None:
+    """Bring the index up to a batch that the silver table is complete to: after an upgrade, a crash or a roll-back."""
+    done = sinks.applied(settings, topic.ids, application) or 0
+    if done < min(upto, scope.newest_batch(settings, topic.silver) or 0):
+        rows = sources.read_table(spark, settings, topic.silver).where(F.col("_batch").between(done + 1, upto))
+        add_entries(rows, settings, topic, Txn(application, upto))
 
 
-def add_entries(rows: DataFrame, settings: Settings, txn: Txn) -> None:
-    """Append the entries of rows of silver.transactions, if the application has not brought the index that far before."""
+def add_entries(rows: DataFrame, settings: Settings, topic: Topic, txn: Txn) -> None:
+    """Append the entries of rows of the silver table, if the application has not brought the index that far before."""
     with sinks.configured(rows.sparkSession, LARGE_PAGES):
-        sinks.append_batches(entries(rows, "_batch"), settings, TRANSACTION_IDS, txn)
+        sinks.append_batches(entries(rows, topic, "_batch"), settings, topic.ids, txn)
 
 
-def entries(rows: DataFrame, *others: str) -> DataFrame:
-    """The entries of rows of silver.transactions, with some other columns of theirs."""
-    return rows.select(_hash().alias("id_hash"), *_PLACE, *others)
+def entries(rows: DataFrame, topic: Topic, *others: str) -> DataFrame:
+    """The entries of rows of the silver table, with some other columns of theirs."""
+    return rows.select(_hash(topic).alias("id_hash"), *_PLACE, *others)
 
 
-def compact(spark: SparkSession, settings: Settings) -> None:
+def compact(spark: SparkSession, settings: Settings, topic: Topic) -> None:
     """Keep the index in few files."""
     with sinks.configured(spark, LARGE_PAGES):
-        sinks.compact(spark, settings, TRANSACTION_IDS, _MOST_FILES, _FILE_BYTES)
+        sinks.compact(spark, settings, topic.ids, _MOST_FILES, _FILE_BYTES)
 
 
-def known_rows(judged: DataFrame, settings: Settings, before: int) -> DataFrame:
-    """The rows of silver.transactions from batches before this one that may have the ids of the valid rows in `judged`.
+def known_rows(judged: DataFrame, settings: Settings, topic: Topic, before: int) -> DataFrame:
+    """The rows of the silver table from batches before this one that may have the keys of the valid rows in `judged`.
 
-    All rows with such an id come out, and at most a few others. Reads the whole index, and of silver.transactions about a page
+    All rows with such a key come out, and at most a few others. Reads the whole index, and of the silver table about a page
     of rows a hit (with more than 2,000 hits, all of it). `judged` is read more than once.
     """
     spark = judged.sparkSession
-    silver = sources.read_table(spark, settings, SILVER_TRANSACTIONS).where(F.col("_batch") < before)
-    index = sources.read_table(spark, settings, TRANSACTION_IDS)
+    silver = sources.read_table(spark, settings, topic.silver).where(F.col("_batch") < before)
+    index = sources.read_table(spark, settings, topic.ids)
     if index.isEmpty():
         return silver.where("false")
-    new = judged.where(is_valid()).select(_hash().alias("id_hash"))
+    new = judged.where(is_valid()).select(_hash(topic).alias("id_hash"))
     few = judged.count() <= _MOST_BROADCAST
     places = index.join(F.broadcast(new) if few else new, on="id_hash", how="left_semi").select(*_PLACE).localCheckpoint()
     hits = places.count()
@@ -76,8 +76,8 @@ def known_rows(judged: DataFrame, settings: Settings, before: int) -> DataFrame:
     return F.broadcast(silver.where(_lies_at(places.collect())))
 
 
-def _hash() -> Column:
-    return F.xxhash64("transaction_id")
+def _hash(topic: Topic) -> Column:
+    return F.xxhash64(topic.key)
 
 
 def _lies_at(places: Sequence[Row]) -> Column:

@@ -1,5 +1,7 @@
 """Judging rows: each keeps all the rules of its set, or goes to quarantine with every rule it breaks."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, functions as F
 
 from expectations.row_rules import Rule, RuleSet
@@ -22,7 +24,7 @@ def is_valid() -> Column:
     return F.size("broken_rules") == 0
 
 
-def detail(rules: RuleSet, fields: list[str]) -> Column:
+def detail(rules: RuleSet, fields: Sequence[str]) -> Column:
     """What was found, rule by rule, in a judged row that breaks some; null for a valid row.
 
     Names fields that the topic does not have, too (`fields` are those it has). At most 200 characters of a value.
@@ -46,7 +48,7 @@ def _holds(rule: Rule) -> Column:
     return F.coalesce(F.expr(rule.holds), F.lit(False))
 
 
-def _found(rule: Rule, fields: list[str]) -> Column:
+def _found(rule: Rule, fields: Sequence[str]) -> Column:
     if rule.field in fields:
         field = F.col(rule.field)
         text = F.concat(field["kind"], F.lit(" "), F.substring(field["text"], 1, _LONGEST_DETAIL))

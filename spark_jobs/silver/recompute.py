@@ -1,4 +1,4 @@
-"""What silver must hold when rows are judged once more: of the ids, keys and batches that they touch. Pure.
+"""What silver must hold when rows are judged once more: of the keys and batches that they touch. Pure.
 
 `judged` are the coordinates of the rows that are judged: whatever silver holds of them already counts only where the row passes
 now.
@@ -10,9 +10,10 @@ from operator import and_
 from pyspark.sql import DataFrame, Window, functions as F
 
 from spark_jobs.control.corrections import PLACE
-from spark_jobs.lake.tables import ARRIVAL
-from spark_jobs.silver import history, id_index, transactions
+from spark_jobs.lake.topic import ARRIVAL, Topic
+from spark_jobs.silver import events, history, id_index
 from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.records import parse_records
 
 
 def within(rows: DataFrame, places: DataFrame) -> DataFrame:
@@ -25,21 +26,23 @@ def without(rows: DataFrame, places: DataFrame) -> DataFrame:
     return rows.join(places, on=PLACE, how="left_anti").select(*rows.columns)
 
 
-def changed_places(judged: DataFrame, here: DataFrame, silver: DataFrame, duplicates: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """The coordinates of judged transactions that silver does not hold as they are judged now, and of rows in `here` that are not judged.
+def changed_places(
+    topic: Topic, judged: DataFrame, here: DataFrame, silver: DataFrame, duplicates: DataFrame, quarantine: DataFrame
+) -> DataFrame:
+    """The coordinates of judged events that silver does not hold as they are judged now, and of rows in `here` that are not judged.
 
-    `judged` has the columns that `judge_transactions` gives; `here` are those rows of silver.transactions among which theirs must
-    be (of the same times). A row is as it should be when it is in one table only: valid and the first of its id with this content,
-    or valid and a duplicate of an earlier row of silver.transactions and rightly marked, or in quarantine with what it breaks.
+    `judged` has the columns that `judge_events` gives; `here` are those rows of the silver table among which theirs must
+    be (of the same times). A row is as it should be when it is in one table only: valid and the first of its key with this content,
+    or valid and a duplicate of an earlier row of the silver table and rightly marked, or in quarantine with what it breaks.
     """
-    content, columns = F.struct(*transactions.CONTENT), [name for name in silver.columns if name not in PLACE]
+    content, columns = F.struct(*topic.content), [name for name in silver.columns if name not in PLACE]
     valid = judged.where(is_valid()).select(*PLACE, *columns)
-    firsts = silver.select("transaction_id", F.struct(*ARRIVAL).alias("_first"), content.alias("_first_content"))
-    marked = valid.join(duplicates.drop("_batch").withColumnRenamed("transaction_id", "_marked_id"), on=PLACE, how="inner")
-    marked = marked.join(firsts, on="transaction_id", how="left")
+    firsts = silver.select(topic.key, F.struct(*ARRIVAL).alias("_first"), content.alias("_first_content"))
+    marked = valid.join(duplicates.drop("_batch").withColumnRenamed(topic.key, "_marked_key"), on=PLACE, how="inner")
+    marked = marked.join(firsts, on=topic.key, how="left")
     points_there = reduce(and_, [F.col(f"first_{name}") == F.col("_first")[f"_{name}"] for name in ("topic", "partition", "offset")])
     is_marked_rightly = (
-        (F.col("_marked_id") == F.col("transaction_id"))
+        (F.col("_marked_key") == F.col(topic.key))
         & points_there
         & (F.col("_first") < F.struct(*ARRIVAL))
         & (F.col("is_conflicting") == ~content.eqNullSafe(F.col("_first_content")))
@@ -65,26 +68,28 @@ def changed_places(judged: DataFrame, here: DataFrame, silver: DataFrame, duplic
     return told.where(F.col("_is_judged").isNull() | ~is_right).select(*PLACE)
 
 
-def touched_ids(passed: DataFrame, judged: DataFrame, silver: DataFrame, duplicates: DataFrame) -> DataFrame:
-    """The transaction ids of which silver may have to change."""
-    in_place = within(silver, judged).select("transaction_id").union(within(duplicates, judged).select("transaction_id"))
-    return passed.select("transaction_id").union(in_place).distinct()
+def touched_keys(topic: Topic, passed: DataFrame, judged: DataFrame, silver: DataFrame, duplicates: DataFrame) -> DataFrame:
+    """The keys of which silver may have to change."""
+    in_place = within(silver, judged).select(topic.key).union(within(duplicates, judged).select(topic.key))
+    return passed.select(topic.key).union(in_place).distinct()
 
 
-def marked_rows(passed: DataFrame, judged: DataFrame, silver: DataFrame, typed_duplicates: DataFrame, ids: DataFrame) -> DataFrame:
-    """All valid rows of some ids, each with what `mark_duplicates` says: which one was the first, and whether it differs from it.
+def marked_rows(
+    topic: Topic, passed: DataFrame, judged: DataFrame, silver: DataFrame, typed_duplicates: DataFrame, keys: DataFrame
+) -> DataFrame:
+    """All valid rows of some keys, each with what `mark_duplicates` says: which one was the first, and whether it differs from it.
 
-    `silver` and `typed_duplicates` are the valid rows so far, with the columns of silver.transactions; a row may be in both.
+    `silver` and `typed_duplicates` are the valid rows so far, with the columns of the silver table; a row may be in both.
     """
-    so_far = silver.unionByName(typed_duplicates).join(ids, on="transaction_id", how="left_semi").dropDuplicates(PLACE)
+    so_far = silver.unionByName(typed_duplicates).join(keys, on=topic.key, how="left_semi").dropDuplicates(PLACE)
     rows = without(so_far, judged).unionByName(passed.select(*silver.columns))
-    return transactions.mark_duplicates(rows.withColumn("broken_rules", F.array()), silver.limit(0))
+    return events.mark_duplicates(rows.withColumn("broken_rules", F.array()), silver.limit(0), topic)
 
 
 def newest_by_batch(silver: DataFrame, others: DataFrame) -> DataFrame:
     """The largest event time among the valid rows of each batch (_batch, newest).
 
-    `others` are the valid rows beside those of silver.transactions. A duplicate that is equal to its first may be missing: the
+    `others` are the valid rows beside those of the silver table. A duplicate that is equal to its first may be missing: the
     first has the same time and came before it.
     """
     times = silver.select("_batch", "event_at").union(others.select("_batch", "event_at"))
@@ -92,23 +97,23 @@ def newest_by_batch(silver: DataFrame, others: DataFrame) -> DataFrame:
 
 
 def late_rows(silver: DataFrame, newest: DataFrame, since: int, lateness_seconds: int) -> DataFrame:
-    """The rows of silver.transactions, from batch `since` on, that came after the watermark of their batch."""
+    """The rows of the silver table, from batch `since` on, that came after the watermark of their batch."""
     before = Window.orderBy("_batch").rowsBetween(Window.unboundedPreceding, -1)
     lateness = F.make_dt_interval(secs=F.lit(lateness_seconds))
     marks = newest.select("_batch", (F.max("newest").over(before) - lateness).alias("watermark_at"))
-    return transactions.rows_behind(silver.where(F.col("_batch") >= since), marks)
+    return events.rows_behind(silver.where(F.col("_batch") >= since), marks)
 
 
-def missing_entries(first: DataFrame, index: DataFrame) -> DataFrame:
-    """The entries of silver.transaction_ids that these rows of silver.transactions need and do not have."""
-    needed = id_index.entries(first)
+def missing_entries(topic: Topic, first: DataFrame, index: DataFrame) -> DataFrame:
+    """The entries of the index of ids that these rows of the silver table need and do not have."""
+    needed = id_index.entries(first, topic)
     return needed.join(index, on=needed.columns, how="left_anti").withColumn("_is_gone", F.lit(False))
 
 
-def classified_messages(passed: DataFrame, valid: DataFrame, dimension: history.Dimension) -> DataFrame:
+def classified_messages(topic: Topic, passed: DataFrame, valid: DataFrame) -> DataFrame:
     """All valid messages of some keys, and what becomes of each. `passed` are judged rows, `valid` bronze rows found so before."""
-    typed = history.typed_messages(history.parse_messages(valid, dimension), dimension)
-    return history.with_outcomes(typed.unionByName(history.typed_messages(passed, dimension)), dimension)
+    typed = history.typed_messages(parse_records(valid, topic), topic)
+    return history.with_outcomes(typed.unionByName(history.typed_messages(passed, topic)), topic)
 
 
 def updated_quarantine(present: DataFrame, judged: DataFrame) -> DataFrame:

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake import leases
 from spark_jobs.lake.layout import SMALL_PAGES
-from spark_jobs.lake.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, SILVER_TRANSACTIONS, TRANSACTION_IDS, Table
+from spark_jobs.lake.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, Table
+from spark_jobs.lake.topics import EVENTS
 from spark_jobs.releases import retention, rollback
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
@@ -26,8 +27,8 @@ _POLL_SECONDS = 0.5
 # How silver writes the tables in which it looks up rows by their place, and gold all of its own.
 _WRITING = {
     **dict.fromkeys(GOLD, SMALL_PAGES),
-    SILVER_TRANSACTIONS: id_index.SESSION,
-    TRANSACTION_IDS: id_index.SESSION | id_index.LARGE_PAGES,
+    **{topic.silver: id_index.SESSION for topic in EVENTS},
+    **{topic.ids: id_index.SESSION | id_index.LARGE_PAGES for topic in EVENTS},
 }
 
 

@@ -25,6 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.session import start_session
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
@@ -84,7 +85,7 @@ def make_history(settings_of: dict[str, str], count: int, new_rows: int) -> None
         spark.conf.set(name, value)
     rows = sinks.in_order(history_rows(spark, count), tables.ARRIVAL, count)
     sinks.append_batches(rows, settings, tables.SILVER_TRANSACTIONS, Txn("silver", 1))
-    id_index.catch_up(spark, settings, "silver", 1)
+    id_index.catch_up(spark, settings, TRANSACTIONS, "silver", 1)
     spark.stop()
     done = {"job": "silver", "table": "silver.transactions", "first_batch": 1, "last_batch": 1}
     done |= {"_newest_event_at": datetime.fromtimestamp(MOMENT / 1000, UTC)}

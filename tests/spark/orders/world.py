@@ -16,12 +16,12 @@ from spark_jobs import control, run
 from spark_jobs.bronze import additions
 from spark_jobs.control import verdicts
 from spark_jobs.lake import leases, tables
+from spark_jobs.lake.topics import TOPICS as SILVER_TOPICS
 from spark_jobs.releases import releases
 from spark_jobs.reprocessing import redrive_plan
 from spark_jobs.runtime import times
 from spark_jobs.runtime.errors import GateClosed, LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver.topics import TOPICS as SILVER_TOPICS
 from tests.conftest import SMALL_FRAMES
 from tests.spark.orders import checks, records
 from tests.spark.orders.calls import Call, parse

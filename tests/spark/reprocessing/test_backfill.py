@@ -21,12 +21,12 @@ from expectations.row_rules import read_rules
 from spark_jobs.control import backfills, rule_sets
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing import backfill, dry_run
 from spark_jobs.reprocessing.backfill import Order
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.silver.topics import TOPICS
 from tests.support import lake, oracle, redrive_cases as cases
 from tests.support.gold_model import model
 from tests.support.redrive_cases import MINUTE, START, Log

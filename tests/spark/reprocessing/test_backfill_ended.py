@@ -19,11 +19,11 @@ from spark_jobs.control import backfills, corrections, rule_sets, scope
 from spark_jobs.control.corrections import Correction
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing import backfill, outcomes
 from spark_jobs.reprocessing.backfill import Order
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.settings import read_settings
-from spark_jobs.silver.topics import TOPICS
 from tests.spark.reprocessing.test_backfill import Killed, Lake, at, killed_at
 from tests.support import lake, oracle, redrive_cases as cases
 from tests.support.redrive_cases import Log

@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs.lake import tables
-from spark_jobs.silver.transactions import judge_transactions, mark_duplicates
+from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
+from spark_jobs.silver.events import judge_events, mark_duplicates
 from tests.support.frames import assert_same, frame
 from tests.support.rows import LOADED, TRANSACTION, placed
 
@@ -86,7 +87,7 @@ MARKED = [
 def judged(spark: SparkSession) -> DataFrame:
     """The whole log, judged, in an order that is not that of arrival."""
     log = [(b"k", value, topic, partition, offset, LOADED, batch) for batch, topic, partition, offset, value in LOG[::-1]]
-    return judge_transactions(placed(spark, log), read_rules("transactions")).localCheckpoint()
+    return judge_events(placed(spark, log), TRANSACTIONS, read_rules("transactions")).localCheckpoint()
 
 
 def marks(marked: DataFrame) -> DataFrame:
@@ -100,14 +101,14 @@ def nothing(spark: SparkSession) -> DataFrame:
 
 
 def test_the_first_valid_row_of_an_id_stays_by_arrival(spark: SparkSession, judged: DataFrame) -> None:
-    assert_same(marks(mark_duplicates(judged, nothing(spark))), frame(spark, MARKS, MARKED))
+    assert_same(marks(mark_duplicates(judged, nothing(spark), TRANSACTIONS)), frame(spark, MARKS, MARKED))
 
 
 @pytest.mark.parametrize("cut", [[(1,), (2,), (3,)], [(1,), (2, 3)], [(1, 2), (3,)]])
 def test_the_cut_into_micro_batches_does_not_matter(spark: SparkSession, judged: DataFrame, cut: list[tuple[int, ...]]) -> None:
     silver, found = nothing(spark), frame(spark, MARKS, [])
     for batches in cut:
-        marked = mark_duplicates(judged.where(F.col("_batch").isin(*batches)), silver)
+        marked = mark_duplicates(judged.where(F.col("_batch").isin(*batches)), silver, TRANSACTIONS)
         silver = silver.unionByName(marked.where("is_first").select(*tables.SILVER_TRANSACTIONS.columns)).localCheckpoint()
         found = found.unionByName(marks(marked))
     assert_same(found, frame(spark, MARKS, MARKED))
@@ -116,4 +117,4 @@ def test_the_cut_into_micro_batches_does_not_matter(spark: SparkSession, judged:
 def test_every_row_has_exactly_one_place(spark: SparkSession, judged: DataFrame) -> None:
     is_valid = F.size("broken_rules") == 0
     sides = (F.count("*"), F.count_if("is_first"), F.count_if(is_valid & ~F.col("is_first")), F.count_if(~is_valid))
-    assert tuple(mark_duplicates(judged, nothing(spark)).select(*sides).collect()[0]) == (30, 11, 16, 3)
+    assert tuple(mark_duplicates(judged, nothing(spark), TRANSACTIONS).select(*sides).collect()[0]) == (30, 11, 16, 3)

@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.topics.accounts import TOPIC as ACCOUNTS
+from spark_jobs.lake.topics.customers import TOPIC as CUSTOMERS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import read_settings
-from spark_jobs.silver.history import ACCOUNTS, CUSTOMERS, classify_messages, judge_messages, versions
+from spark_jobs.silver.history import classify_messages, judge_messages, versions
 from tests.support.frames import assert_same, at, frame, values
 from tests.support.model import Message, fold
 from tests.support.rows import ACCOUNT, CUSTOMER, placed

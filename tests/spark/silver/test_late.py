@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.silver.transactions import batch_watermarks, late_rows
+from spark_jobs.silver.events import batch_watermarks, late_rows
 from tests.support.frames import assert_same, at, frame
 
 pytestmark = pytest.mark.spark

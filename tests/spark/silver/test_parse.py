@@ -5,9 +5,9 @@ import json
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from spark_jobs.silver import history
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.silver.parse import parse_fields
-from spark_jobs.silver.transactions import parse_transactions
+from spark_jobs.silver.records import parse_records
 from tests.support import rows
 from tests.support.frames import frame
 
@@ -207,9 +207,6 @@ def test_no_row_is_dropped_and_its_other_columns_stay(spark: SparkSession) -> No
 @pytest.mark.parametrize("written", ["999999999999999999", "-999999999999999999", "253402300800000", "1e400", '"soon"', "null"])
 def test_what_is_no_time_is_null_and_ends_no_job(spark: SparkSession, written: str) -> None:
     """A backfill asks rows for their time before it judges them."""
-    transactions = parse_transactions(rows.bronze(spark, "transactions", [rows.written("transactions", "eventTime", written)]))
-    assert [row["_at"] for row in transactions.collect()] == [None]
-    customers = history.parse_messages(
-        rows.bronze(spark, "customers", [rows.written("customers", "updateTime", written)]), history.CUSTOMERS
-    )
-    assert [row[0] for row in customers.select(history.update_time()).collect()] == [None]
+    for topic, name in (("transactions", "eventTime"), ("customers", "updateTime")):
+        parsed = parse_records(rows.bronze(spark, topic, [rows.written(topic, name, written)]), BY_TOPIC[topic])
+        assert [row["_at"] for row in parsed.collect()] == [None]

@@ -7,13 +7,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import FOLDER, read_rules
-from spark_jobs.silver.history import ACCOUNTS, CUSTOMERS, judge_messages, quarantined
-from spark_jobs.silver.transactions import judge_transactions
+from spark_jobs.lake.topics import BY_TOPIC
+from spark_jobs.silver.records import judge_records, parse_records, quarantined
 from tests.support.rows import KEYS, MESSAGES, Record, bronze, message, placed, written
 
 pytestmark = pytest.mark.spark
 
-DIMENSIONS = {"customers": CUSTOMERS, "accounts": ACCOUNTS}
+DIMENSIONS = ("customers", "accounts")
 MAY_2013 = 1367366400000
 MINUTES_5 = 300_000
 
@@ -144,7 +144,7 @@ GOOD: dict[str, list[Record]] = {
 
 def judged(rows: DataFrame, topic: str) -> DataFrame:
     rules = read_rules(topic)
-    return judge_messages(rows, DIMENSIONS[topic], rules) if topic in DIMENSIONS else judge_transactions(rows, rules)
+    return judge_records(parse_records(rows, BY_TOPIC[topic]), BY_TOPIC[topic], rules)
 
 
 def broken(rows: DataFrame, topic: str) -> list[list[str]]:
@@ -154,7 +154,7 @@ def broken(rows: DataFrame, topic: str) -> list[list[str]]:
 def details(spark: SparkSession, records: list[Record], topic: str = "transactions") -> list[str | None]:
     rows = judged(bronze(spark, topic, records), topic)
     if topic in DIMENSIONS:
-        rows = quarantined(rows, DIMENSIONS[topic], read_rules(topic))
+        rows = quarantined(rows, BY_TOPIC[topic])
     return [row[0] for row in rows.orderBy("_offset").select("detail").collect()]
 
 

@@ -12,6 +12,7 @@ from spark_jobs.control.backfills import TRANSACTIONS, Backfill, Step
 from spark_jobs.control.scope import _is_amended
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import REDRIVES, SILVER_TRANSACTIONS
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.releases.releases import has_unreleased_batches
 from spark_jobs.reprocessing.backfill import _cut, _Progress
 from spark_jobs.runtime.errors import LedgerError, SettingsError
@@ -89,15 +90,15 @@ def test_the_watermark_goes_on_from_what_is_valid_after_a_backfill(settings: Set
     batch = {"job": "silver", "table": SILVER_TRANSACTIONS.name, "first_batch": 1, "last_batch": 3, "_newest_event_at": at(20)}
     control.append(settings, tables.BATCHES, [batch])
     control.append(settings, REDRIVES, [redriven(25, 2)])
-    assert _newest_event(settings) == at(25)
+    assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(25)
     step = Step(started(settings), TRANSACTIONS, START, END)
     backfills.end(settings, step, "run", rows=1, changed=1, last_batch=3, versions={SILVER_TRANSACTIONS.name: 4}, _newest_event_at=at(10))
     backfills.end(settings, step, "run", rows=1, changed=0, last_batch=3, versions={})
-    assert _newest_event(settings) == at(10)
+    assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(10)
     control.append(settings, REDRIVES, [redriven(11, 5)])
-    assert _newest_event(settings) == at(11)
+    assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(11)
     control.append(settings, tables.BATCHES, [batch | {"first_batch": 4, "last_batch": 4, "_newest_event_at": at(12)}])
-    assert _newest_event(settings) == at(25)  # from here on every batch knows what was before it
+    assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(25)  # from here on every batch knows what was before it
 
 
 def test_what_a_backfill_changed_is_judged_whole_and_unreleased(settings: Settings) -> None:

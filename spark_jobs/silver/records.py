@@ -1,0 +1,52 @@
+"""Bronze rows of a topic as it declares them: its JSON fields, and the columns that silver makes of them. Pure."""
+
+from pyspark.sql import Column, DataFrame, functions as F
+
+from expectations.row_rules import RuleSet
+from spark_jobs.lake.topic import Field, Topic
+from spark_jobs.silver.judge import detail, is_valid, judge
+from spark_jobs.silver.parse import parse_fields, time_of
+
+
+def parse_records(bronze: DataFrame, topic: Topic) -> DataFrame:
+    """Bronze rows with the parsed fields of their topic, `_key`, `is_deletion` and `_at` beside them.
+
+    `_at` is the time of a record (UTC), of a deletion its Kafka timestamp; null where there is none to be read.
+    """
+    keyed = bronze.withColumn("_key", F.col("key").cast("string")).withColumn("is_deletion", F.col("value").isNull())
+    at = time_of(topic.kind.time)
+    if topic.has_versions:
+        at = F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(at)
+    return parse_fields(keyed, topic.texts, topic.numbers).withColumn("_at", at)
+
+
+def judge_records(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
+    """Parsed rows with `broken_rules`, and the `detail` of those that break some."""
+    return judge(parsed, rules).withColumn("detail", detail(rules, topic.names))
+
+
+def quarantined(judged: DataFrame, topic: Topic) -> DataFrame:
+    """The rows that break a rule, as the quarantine table has them."""
+    return judged.where(~is_valid()).select(*topic.quarantine.columns)
+
+
+def typed(topic: Topic) -> dict[str, Column]:
+    """The columns of a topic's silver table by name, from the parsed fields of a valid row; not those that follow from other rows.
+
+    Of a deletion all are null but the key, valid_from and is_deleted.
+    """
+    values = {field.column: _value(field) for field in topic.values}
+    if not topic.has_versions:
+        values |= {"event_at": F.col("_at"), "event_on": F.to_date("_at")}
+        return {name: values[name] for name in topic.silver.columns if name in values}
+    values = {name: F.when(~F.col("is_deletion"), value) for name, value in values.items()}
+    return values | {topic.key: F.col("_key"), "valid_from": F.col("_at"), "is_deleted": F.col("is_deletion")}
+
+
+def _value(field: Field) -> Column:
+    text = F.col(f"{field.name}.text")
+    if field.type == "timestamp":
+        return time_of(field.name)
+    if field.type != "string":
+        return text.try_cast(field.type)
+    return F.nullif(text, F.lit("")) if field.empty_is_null else text
