@@ -8,44 +8,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from spark_jobs.audit.queries import ARRIVAL, query
+from spark_jobs.audit.queries import ARRIVAL, query, text_of
 from spark_jobs.audit.snapshot import Pinned, Snapshot
 from spark_jobs.control.rule_sets import recorded
+from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_micros
-from spark_jobs.silver.parse import parse_fields, time_of
+from spark_jobs.silver.parse import parse_fields
 
 _FEW = 1_000_000  # re-driven records that are sent to every task
 _LONGEST = 200  # characters of a value in `detail`
-
-# JSON fields by topic: texts, and those that are read as numbers.
-_TEXTS = {
-    "transactions": ("transactionId", "accountId", "customerId", "eventTimeFormatted", "type", "operation"),
-    "customers": (
-        *("customerId", "sex", "social", "fullName", "phone", "email", "address1", "address2", "city", "state", "zipcode"),
-        "birthDate",
-    ),
-    "accounts": ("accountId", "frequency", "creationDate"),
-}
-_NUMBERS = {
-    "transactions": ("eventTime", "amount", "balance"),
-    "customers": ("districtId", "updateTime"),
-    "accounts": ("districtId", "updateTime"),
-}
-# Columns of silver from the fields of a valid row.
-_TYPED = {
-    "transactions": """transactionId.text as transaction_id, accountId.text as account_id, customerId.text as customer_id,
-        _at as event_at, cast(_at as date) as event_on, type.text as type, nullif(operation.text, '') as operation,
-        try_cast(amount.text as decimal(18,2)) as amount, try_cast(balance.text as decimal(18,2)) as balance""",
-    "customers": """_key as customer_id, sex.text as sex, social.text as social, fullName.text as full_name, phone.text as phone,
-        email.text as email, address1.text as address1, address2.text as address2, city.text as city, state.text as state,
-        zipcode.text as zipcode, try_cast(districtId.text as int) as district_id, try_cast(birthDate.text as date) as birth_date,
-        _at as valid_from, is_deletion as is_deleted""",
-    "accounts": """_key as account_id, try_cast(districtId.text as int) as district_id, frequency.text as frequency,
-        try_cast(creationDate.text as date) as creation_date, _at as valid_from, is_deletion as is_deleted""",
-}
 
 # The last re-drive of each record, and the newest correction that there was then.
 _AGAIN = """
@@ -68,13 +42,14 @@ def read(spark: SparkSession, pinned: Pinned) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", pinned.version).load(pinned.path)
 
 
-def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, topic: str) -> DataFrame:
+def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, declared: Topic) -> DataFrame:
     """Every bronze row of a topic up to the last batch that counts, with `broken_rules` and `_batch`, `_topic`, `_partition`, `_offset`.
 
     A valid row (it breaks none) has the columns of silver, of dimensions valid_from and is_deleted included. Of the others these are
     null, and they have key and value as Kafka brought them, and detail. Times are UTC. No row is dropped.
-    Raises LedgerError where a rule set is not recorded by which some row was judged.
+    Raises LedgerError where a rule set is not recorded by which some row was judged, or the topic has no query.
     """
+    topic = declared.name
     again = query(
         spark,
         _AGAIN,
@@ -86,32 +61,24 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, top
     counts = {row["rules_again"]: row["count"] for row in again.groupBy("rules_again").count().collect()}
     few = F.broadcast(again) if sum(counts.values()) <= _FEW else again
     rows = query(spark, _EFFECTIVE, bronze=bronze, again=few, last=snapshot.last_batch(topic))
-    rows = parse_fields(rows, _TEXTS[topic], _NUMBERS[topic]).withColumn("_at", _time(topic))
+    rows = query(spark, text_of("topics", topic), parsed=parse_fields(rows, declared.texts, declared.numbers))
     versions = counts.keys() | {each.rules for each in snapshot.batches[topic]}
     versions |= {step.rules[topic] for step in snapshot.steps if topic in step.rules}
-    by_version = {version: _verdict(settings, topic, version) for version in sorted(versions)}
+    by_version = {version: _verdict(settings, declared, version) for version in sorted(versions)}
     none = "when false then null"
     rows = rows.withColumn("_rules", F.expr(_rules_of(snapshot, topic)))
     broken = [f"when _rules = {_literal(version)} then {broken}" for version, (broken, _) in by_version.items()]
     rows = rows.withColumn("broken_rules", F.expr(f"cast(case {' '.join(broken) or none} end as array<string>)"))
     details = [f"when _rules = {_literal(version)} then {detail}" for version, (_, detail) in by_version.items()]
     rows = rows.withColumn("_detail", F.expr(f"cast(case {' '.join(details) or none} end as string)"))
-    typed = rows.selectExpr("*", f"struct({_TYPED[topic]}) as _typed")
     is_valid = F.size("broken_rules") == 0
     of_broken = {"key": "key", "value": "brought", "detail": "_detail"}
-    return typed.select(
-        *(F.when(is_valid, F.col(f"_typed.{name}")).alias(name) for name in typed.select("_typed.*").columns),
+    return rows.select(
+        *(F.when(is_valid, F.col(f"_typed.{name}")).alias(name) for name in rows.select("_typed.*").columns),
         *(F.when(~is_valid, F.col(column)).alias(name) for name, column in of_broken.items()),
         "broken_rules",
         *ARRIVAL,
     )
-
-
-def _time(topic: str) -> Column:
-    """The time of a row; null where none can be read."""
-    if topic == "transactions":
-        return time_of("eventTime")
-    return F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(time_of("updateTime"))
 
 
 def _counts(snapshot: Snapshot, topic: str) -> str:
@@ -146,16 +113,15 @@ def _rules_of(snapshot: Snapshot, topic: str) -> str:
     return f"coalesce(rules_again, case {' '.join(steps)} else {of_batch} end)" if steps else f"coalesce(rules_again, {of_batch})"
 
 
-def _verdict(settings: Settings, topic: str, version: str) -> tuple[str, str]:
+def _verdict(settings: Settings, topic: Topic, version: str) -> tuple[str, str]:
     """Of a recorded rule set: the names of the rules that a row breaks, and what was found of each, in SQL."""
-    parseable, *others = recorded(settings, topic, version).rules
+    parseable, *others = recorded(settings, topic.name, version).rules
     names = [f"if(coalesce({rule.holds}, false), null, {_literal(rule.name)})" for rule in others]
     broken = f"""if(coalesce({parseable.holds}, false), cast(array_compact(array({", ".join(names)})) as array<string>),
         array({_literal(parseable.name)}))"""
-    fields = [*_TEXTS[topic], *_NUMBERS[topic]]
-    told = {_literal(rule.name): _found(rule.field, fields) for rule in (parseable, *others)}
+    told = {_literal(rule.name): _found(rule.field, topic.names) for rule in (parseable, *others)}
     found = [f"if(array_contains(broken_rules, {name}), concat({name}, ': found ', {text}), null)" for name, text in told.items()]
-    unknown = f"array_except(json_object_keys(_text), array({', '.join(map(_literal, fields))}))"
+    unknown = f"array_except(json_object_keys(_text), array({', '.join(map(_literal, topic.names))}))"
     extra = f"if(is_json_object and size({unknown}) > 0, concat('unknown fields: ', left(concat_ws(', ', {unknown}), {_LONGEST})), null)"
     return broken, f"if(size(broken_rules) > 0, concat_ws('; ', {', '.join(found)}, {extra}), null)"
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.lake.tables import GOLD
 from spark_jobs.runtime.errors import LedgerError
 
-FOLDER = Path(__file__).parent / "gold"
+FOLDER = Path(__file__).parent
 PLACE = ("_topic", "_partition", "_offset")
 ARRIVAL = ("_batch", *PLACE)
 _AMOUNT = "cast(amount as decimal(38,2))"
@@ -28,7 +28,7 @@ _SHARED = {
     "place": ", ".join(PLACE),
     "arrival": ", ".join(ARRIVAL),
     "last_arrival_first": ", ".join(f"{name} desc" for name in ARRIVAL),
-    "content": "account_id, customer_id, event_at, type, operation, amount, balance",
+    "milliseconds": "-62135596800000 and 253402300799999",  # of the years 1 to 9999
     "sums": f"count(*) as transactions, cast(sum({_AMOUNT}) as decimal(38,2)) as amount",
     "by_type": f"{_sum_of('Credit')} as credits, {_sum_of('Debit')} as debits",
     "two_hours": _start(2 * 3600),
@@ -42,17 +42,22 @@ def query(spark: SparkSession, text: str, words: dict[str, str] | None = None, /
     return spark.sql(Template(text).substitute(_SHARED | (words or {})), **frames)
 
 
+def text_of(folder: str, name: str) -> str:
+    """The query in a file of the audit; raises LedgerError where there is none."""
+    file = FOLDER / folder / f"{name}.sql"
+    if not file.exists():
+        raise LedgerError(f"found no query of the audit for {name}, expected {file}")
+    return file.read_text(encoding="utf-8")
+
+
 def gold(spark: SparkSession, **inputs: Any) -> dict[str, DataFrame]:
     """Every gold table by name, from all rows of silver, by the query in its file `gold/<table>.sql`. Pure; times are UTC.
 
     `inputs` are what the queries name: the silver tables transactions, customers and accounts, and large_credit. Raises LedgerError for a
     table that has no query.
     """
-    if missing := [table.name for table in GOLD if not (FOLDER / f"{table.name}.sql").exists()]:
-        raise LedgerError(f"found no query of the audit for {', '.join(missing)}, expected {FOLDER}/<table>.sql for each table of gold")
     made = {}
-    for table in GOLD:
-        text = (FOLDER / f"{table.name}.sql").read_text(encoding="utf-8")
+    for table, text in [(table, text_of("gold", table.name)) for table in GOLD]:
         named = {word: given for word, given in inputs.items() if f"{{{word}}}" in text}
         made[table.name] = query(spark, text, **named)
     return made

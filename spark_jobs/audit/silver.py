@@ -2,17 +2,17 @@
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.audit.queries import query
+from spark_jobs.audit.queries import ARRIVAL, query
+from spark_jobs.lake.topic import Topic
 
 _VALID = """
     select *, first(struct($arrival)) over earlier as first_place, first(struct($content)) over earlier as first_content
     from {judged} where size(broken_rules) = 0
-    window earlier as (partition by transaction_id order by $arrival)"""
+    window earlier as (partition by $key order by $arrival)"""
 _FIRST = """
-    select transaction_id, account_id, customer_id, event_at, event_on, type, operation, amount, balance, $arrival
-    from {valid} where first_place = struct($arrival)"""
+    select $key, $content, $arrival from {valid} where first_place = struct($arrival)"""
 _DUPLICATES = """
-    select transaction_id, not (struct($content) <=> first_content) as is_conflicting,
+    select $key, not (struct($content) <=> first_content) as is_conflicting,
         first_place._topic as first_topic, first_place._partition as first_partition, first_place._offset as first_offset, $arrival
     from {valid} where first_place <> struct($arrival)"""
 _LATE = """
@@ -22,7 +22,7 @@ _LATE = """
             max(newest) over (order by _batch rows between unbounded preceding and 1 preceding)
                 - make_dt_interval(0, 0, 0, {lateness}) as watermark_at
         from newest)
-    select transaction_id, event_at, watermark_at,
+    select $key, event_at, watermark_at,
         cast(cast(unix_micros(watermark_at) - unix_micros(event_at) as decimal(20,0)) * 0.000001 as decimal(18,3)) as late_by_seconds,
         $arrival
     from {first} join marks on _batch = of_batch
@@ -34,36 +34,30 @@ _VERSIONS = """
         select *, row_number() over (partition by $key, valid_from order by $last_arrival_first) as rank
         from {judged} where size(broken_rules) = 0),
     compared as (
-        select *, struct($said, is_deleted) as now, lag(struct($said, is_deleted)) over (partition by $key order by valid_from) as before
+        select *, struct($content) as now, lag(struct($content)) over (partition by $key order by valid_from) as before
         from ranked where rank = 1),
     versions as (
         select *, lead(valid_from) over (partition by $key order by valid_from) as valid_to
         from compared where not (now <=> before) and not (before is null and is_deleted))
-    select $key, $said, valid_from, valid_to, valid_to is null as is_current, is_deleted, $arrival from versions"""
-_DIMENSIONS = {
-    "customers": {
-        "key": "customer_id",
-        "said": "sex, social, full_name, phone, email, address1, address2, city, state, zipcode, district_id, birth_date",
-    },
-    "accounts": {"key": "account_id", "said": "district_id, frequency, creation_date"},
-}
+    select $key, $content, valid_from, valid_to, valid_to is null as is_current, $arrival from versions"""
+_ASIDE = ("key", "value", "detail", "broken_rules")
 
 
-def transactions(spark: SparkSession, judged: DataFrame, lateness_seconds: int) -> dict[str, DataFrame]:
-    """silver.transactions and the tables beside it, by name. `judged` is what `judged_rows` gives; it is read more than once."""
-    valid = query(spark, _VALID, judged=judged).localCheckpoint()
-    first = query(spark, _FIRST, valid=valid).localCheckpoint()
+def tables_of(spark: SparkSession, judged: DataFrame, topic: Topic, lateness_seconds: int) -> dict[str, DataFrame]:
+    """The silver table of a topic and the tables beside it, by name. `judged` is what `judged_rows` gives; it is read more than once.
+
+    Its first column is the key; the other typed ones are the content, by which two records of a key differ.
+    """
+    key, *content = (name for name in judged.columns if name not in (*_ASIDE, *ARRIVAL, "valid_from"))
+    words = {"key": key, "content": ", ".join(content)}
+    quarantine = query(spark, _QUARANTINE, judged=judged)
+    if topic.has_versions:
+        return {topic.silver.name: query(spark, _VERSIONS, words, judged=judged).localCheckpoint(), topic.quarantine.name: quarantine}
+    valid = query(spark, _VALID, words, judged=judged).localCheckpoint()
+    first = query(spark, _FIRST, words, valid=valid).localCheckpoint()
     return {
-        "silver.transactions": first,
-        "silver.transactions_duplicates": query(spark, _DUPLICATES, valid=valid),
-        "silver.transactions_quarantine": query(spark, _QUARANTINE, judged=judged),
-        "silver.transactions_late": query(spark, _LATE, valid=valid, first=first, lateness=lateness_seconds),
-    }
-
-
-def dimension(spark: SparkSession, judged: DataFrame, topic: str) -> dict[str, DataFrame]:
-    """The history of customers or accounts, and their quarantine, by name."""
-    return {
-        f"silver.{topic}": query(spark, _VERSIONS, _DIMENSIONS[topic], judged=judged).localCheckpoint(),
-        f"silver.{topic}_quarantine": query(spark, _QUARANTINE, judged=judged),
+        topic.silver.name: first,
+        topic.duplicates.name: query(spark, _DUPLICATES, words, valid=valid),
+        topic.quarantine.name: quarantine,
+        topic.late.name: query(spark, _LATE, words, valid=valid, first=first, lateness=lateness_seconds),
     }

@@ -12,6 +12,7 @@ from spark_jobs import control
 from spark_jobs.control import backfills
 from spark_jobs.control.verdicts import ROLL_BACK
 from spark_jobs.lake.tables import BACKFILLS, BATCHES, BRONZE, CORRECTIONS, DECISIONS, FOLLOWERS, GOLD, REDRIVES, SILVER, Table
+from spark_jobs.lake.topics import TOPICS
 from spark_jobs.lake.versions import rows_since
 from spark_jobs.releases import archive, retention
 from spark_jobs.releases.releases import Release, find_release
@@ -170,9 +171,9 @@ def _steps(settings: Settings, release: Release | None, withdrawn: tuple[tuple[d
 
 def _rules(row: dict[str, Any]) -> dict[str, str]:
     """By topic the rules by which a step judged; only of those that it was asked for."""
-    is_of_transactions = row["part"] == backfills.TRANSACTIONS
+    of_part = {topic.name for topic in TOPICS if backfills.part_of(topic) == row["part"]}
     return {
         topic: version
         for topic, version in json.loads(row["rules_versions"]).items()
-        if f"silver.{topic}" in row["tables"] and (topic == "transactions") == is_of_transactions
+        if f"silver.{topic}" in row["tables"] and topic in of_part
     }
