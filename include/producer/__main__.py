@@ -16,7 +16,7 @@ from include.producer.faults import CONFLICTING, DUPLICATE, LATE, MALFORMED
 from include.producer.files import file_sources
 from include.producer.plan import Disturbances, Source, plan_messages
 from include.producer.publish import Counts, Part, publish
-from include.producer.records import TOPICS
+from include.producer.records import BANK, TOPICS
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.private import keep_files_private
@@ -49,20 +49,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _Parser(prog="python -m include.producer", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="replay|generate")
-    replay = commands.add_parser("replay", help="send customers.csv, accounts.csv and transactions.csv of a folder", allow_abbrev=False)
+    replay = commands.add_parser("replay", help="send the files of a folder, such as transactions.csv", allow_abbrev=False)
     replay.add_argument("--data", required=True, type=Path, metavar="DIR", help="the folder of the files")
     generate = commands.add_parser("generate", help="send generated data, the same for the same seed", allow_abbrev=False)
     most = f"a whole number from 1 to {MOST_TRANSACTIONS}"
     generate.add_argument("--transactions", required=True, type=_whole(1, MOST_TRANSACTIONS), metavar="N", help=most)
-    for command in (replay, generate):
+    for command, topics in ((replay, TOPICS), (generate, BANK)):
         add = command.add_argument
-        add("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"some of {','.join(TOPICS)}")
+        add("--only", type=_topics(topics), metavar="TOPICS", help=f"some of {','.join(topics)}; by default all that there are")
         add("--rate", type=_not_negative, default=0.0, metavar="N", help="messages a second; 0: as fast as the broker takes")
         add("--event-time", choices=("file", "now"), default="file", help="now: the time of sending")
         add("--duplicates", type=_share, default=0.0, metavar="P", help="share 0..1 of the rows that are sent once more")
         add("--malformed", type=_share, default=0.0, metavar="P", help="share 0..1 of the rows of which a broken copy is sent too")
         add("--late", type=_share, default=0.0, metavar="P", help="share 0..1 of the rows that are sent after all others")
-        add("--shuffle-seconds", type=_not_negative, default=0.0, metavar="S", help="transactions are out of order by up to S seconds")
+        add("--shuffle-seconds", type=_not_negative, default=0.0, metavar="S", help="events are out of order by up to S seconds")
         add("--seed", type=_whole(0, 2**63 - 1), default=0, metavar="K", help="the same seed gives the same messages")
     return parser.parse_args(arguments)
 
@@ -70,7 +70,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _sources(options: argparse.Namespace) -> list[Source]:
     if options.command == "replay":
         return file_sources(options.data, options.only)
-    return generated_sources(options.transactions, options.seed, options.only)
+    return generated_sources(options.transactions, options.seed, options.only or BANK)
 
 
 def _send(bootstrap: str, sources: Sequence[Source], options: argparse.Namespace) -> int:
@@ -144,12 +144,14 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-def _topics(text: str) -> tuple[str, ...]:
-    wanted = [name.strip() for name in text.split(",")]
-    unknown = [name for name in wanted if name not in TOPICS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected some of {','.join(TOPICS)}")
-    return tuple(wanted)
+def _topics(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        wanted = tuple(name.strip() for name in text.split(","))
+        if any(name not in known for name in wanted):
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected some of {','.join(known)}")
+        return wanted
+
+    return parse
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from include.producer import shape
 from include.producer.bank import Bank
 from include.producer.plan import Source
-from include.producer.records import FIRST_VERSION_MS, TOPICS, Record, cents, parse_time
-from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS, quoted
+from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TRANSACTIONS, Record, cents, parse_time
+from spark_jobs.kafka.messages import quoted
 from spark_jobs.runtime.errors import SettingsError
 
 MOST_TRANSACTIONS = 10**8  # an id has 8 digits
@@ -28,7 +28,7 @@ _WORDS = [(quoted(kind.type), quoted(kind.operation)) for kind in shape.KINDS]
 _CLOCK = [f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.000" for second in range(24 * 3600)]
 
 
-def generated_sources(transactions: int, seed: int = 0, only: Sequence[str] = TOPICS) -> list[Source]:
+def generated_sources(transactions: int, seed: int = 0, only: Sequence[str] = BANK) -> list[Source]:
     """The wanted topics' rows for so many transactions, in the order of sending; accounts and customers in proportion.
 
     Raises SettingsError for a number of transactions that the 8 digits of an id cannot hold.
@@ -41,7 +41,7 @@ def generated_sources(transactions: int, seed: int = 0, only: Sequence[str] = TO
         ACCOUNTS: Source(ACCOUNTS, partial(_accounts, accounts, seed), accounts),
         TRANSACTIONS: Source(TRANSACTIONS, partial(_transactions, transactions, accounts, seed), transactions),
     }
-    return [sources[topic] for topic in TOPICS if topic in only]
+    return [sources[topic] for topic in BANK if topic in only]
 
 
 def count_accounts(transactions: int) -> int:

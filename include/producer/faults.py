@@ -8,8 +8,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from random import Random
 
-from include.producer.records import Message, Record, encode, encode_without
-from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS
+from include.producer.records import ACCOUNTS, CUSTOMERS, FIELDS, TRANSACTIONS, Message, Record, encode, encode_without
+from spark_jobs.kafka.messages import NULL
 
 INJECTED_HEADER = "ledger-injected"  # the Kafka header that says what was done to a message
 
@@ -25,7 +25,7 @@ def malformed_copy(record: Record, random: Random) -> Message | None:
     """A copy of the record that breaks one rule, chosen at random; None if the record is not good itself."""
     if not is_good(record):
         return None
-    rules = BREAKING[record.topic]
+    rules = BREAKING.get(record.topic, {"parseable": _UNPARSEABLE})
     rule = random.choice(list(rules))
     return random.choice(rules[rule])(record)._replace(injected=MALFORMED + rule)
 
@@ -40,9 +40,10 @@ def conflicting_copy(record: Record) -> Message | None:
 
 
 def is_good(record: Record) -> bool:
-    """Whether the producer knows of no rule that the record breaks."""
+    """Whether the producer knows of no rule that the record breaks; it knows those of the bank's topics."""
+    patterns = _GOOD.get(record.topic, dict.fromkeys(FIELDS[record.topic]))
     return bool(record.key) and all(
-        pattern.fullmatch(text) for pattern, text in zip(_GOOD[record.topic].values(), record.values, strict=True) if pattern
+        pattern.fullmatch(text) for pattern, text in zip(patterns.values(), record.values, strict=True) if pattern
     )
 
 
@@ -111,7 +112,7 @@ def _dimension_rules(identifier: str, districts: tuple[str, ...], date_rule: str
     }
 
 
-# For each topic: rule -> the ways to break it and nothing else.
+# For each topic of the bank: rule -> the ways to break it and nothing else.
 BREAKING: dict[str, dict[str, tuple[Mutation, ...]]] = {
     TRANSACTIONS: {
         "parseable": (*_UNPARSEABLE, _bytes(lambda value: None)),

@@ -1,19 +1,22 @@
-"""The bank's CSV files as records. Values go out as they are in the file: the pipeline judges them, not the producer."""
+"""CSV files as records: the bank's by columns of their own, others by the names of the fields. Values go out as they are in the file."""
 
 import csv
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from include.producer.plan import Source
-from include.producer.records import FIRST_VERSION_MS, TOPICS, Record, parse_time
-from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, NULL, TRANSACTIONS, number, quoted, quoted_or_null
+from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TOPICS, TRANSACTIONS, Record, parse_time
+from spark_jobs.bronze.texts import fields_of, missing_fields, values_of
+from spark_jobs.kafka.messages import NULL, number, quoted, quoted_or_null
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 
 log = logging.getLogger(__name__)
 
-# The columns that a topic's records are made of; a file may have more.
+# The columns that the records of the bank's topics are made of; a file may have more.
 COLUMNS: dict[str, tuple[str, ...]] = {
     CUSTOMERS: (
         *("customer_id", "sex", "fulldate", "social", "first", "middle", "last", "phone", "email"),
@@ -23,15 +26,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     TRANSACTIONS: ("trans_id", "account_id", "type", "operation", "amount", "balance", "fulldatewithtime", "customer_id"),
 }
 _LONGEST_FIELD = 2**24
+_WHOLE = re.compile(r"-?[0-9]{1,15}")
 
 
-def file_sources(folder: Path, only: Sequence[str] = TOPICS) -> list[Source]:
-    """The records of FOLDER/<topic>.csv for the wanted topics, in the order of sending.
+def file_sources(folder: Path, only: Sequence[str] | None = None) -> list[Source]:
+    """The records of FOLDER/<topic>.csv for the wanted topics, in the order of sending; None: the bank's, and others that have a file.
 
     Raises SettingsError naming every file that is not there and every column that is missing.
     """
+    if only is None:
+        only = [topic for topic in TOPICS if topic in BANK or (folder / f"{topic}.csv").exists()]
     wanted = [topic for topic in TOPICS if topic in only]
-    wrong = [problem for topic in wanted for problem in _problems(folder / f"{topic}.csv", COLUMNS[topic])]
+    wrong = [problem for topic in wanted for problem in _problems(folder / f"{topic}.csv", topic)]
     if wrong:
         raise SettingsError(f"--data {folder}: {'; '.join(wrong)}")
     return [Source(topic, partial(read_records, folder / f"{topic}.csv", topic), _count_rows(folder / f"{topic}.csv")) for topic in wanted]
@@ -39,22 +45,20 @@ def file_sources(folder: Path, only: Sequence[str] = TOPICS) -> list[Source]:
 
 def read_records(path: Path, topic: str) -> Iterator[Record]:
     """One record a row of the file, in file order; cells that a short row lacks count as empty."""
-    columns = COLUMNS[topic]
-    to_record = _TO_RECORD[topic]
     uneven = 0
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         csv.field_size_limit(_LONGEST_FIELD)
         rows = csv.reader(file)
         try:
             header = [name.strip() for name in next(rows)]
-            places = [header.index(column) for column in columns]
+            to_record = _converter(topic, header)
             for row in rows:
                 if len(row) != len(header):
                     if not row:
                         continue  # a blank line
                     uneven += 1
                     row.extend([""] * (len(header) - len(row)))
-                yield to_record([row[place] for place in places])
+                yield to_record(row)
         except csv.Error as error:
             raise LedgerError(f"{path} line {rows.line_num} cannot be read as CSV ({error})") from None
     if uneven:
@@ -92,11 +96,28 @@ def transaction(row: Sequence[str]) -> Record:
 _TO_RECORD: dict[str, Callable[[Sequence[str]], Record]] = {CUSTOMERS: customer, ACCOUNTS: account, TRANSACTIONS: transaction}
 
 
+def _converter(topic: str, header: Sequence[str]) -> Callable[[Sequence[str]], Record]:
+    """A function from a row of a file to its record."""
+    if topic in _TO_RECORD:
+        places = [header.index(column) for column in COLUMNS[topic]]
+        return lambda row: _TO_RECORD[topic]([row[place] for place in places])
+    declared = BY_TOPIC[topic]
+    fields = fields_of(declared, header, f"{topic}.csv")
+    to_values, key = values_of(declared, fields), fields.index(declared.kind.key)
+
+    def convert(row: Sequence[str]) -> Record:
+        values = to_values([cell or None for cell in row])
+        time = "" if declared.has_versions else values[declared.kind.time]
+        return Record(topic, _key(row[key]), tuple(values.values()), int(time) if _WHOLE.fullmatch(time) else None)
+
+    return convert
+
+
 def _key(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _problems(path: Path, columns: Sequence[str]) -> list[str]:
+def _problems(path: Path, topic: str) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             header = [name.strip() for name in next(csv.reader(file), [])]
@@ -104,7 +125,13 @@ def _problems(path: Path, columns: Sequence[str]) -> list[str]:
         return [f"{path.name} is not there"]
     except (OSError, csv.Error) as error:
         return [f"{path.name} cannot be read ({getattr(error, 'strerror', None) or error})"]
-    missing = [column for column in columns if column not in header]
+    if topic in COLUMNS:
+        missing = [column for column in COLUMNS[topic] if column not in header]
+    else:
+        try:
+            missing = missing_fields(BY_TOPIC[topic], fields_of(BY_TOPIC[topic], header, path.name))
+        except SettingsError as error:
+            return [str(error)]
     return [f"{path.name} lacks the columns {', '.join(missing)}"] if missing else []
 
 

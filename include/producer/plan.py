@@ -9,7 +9,9 @@ from typing import Literal
 
 from include.producer.faults import DUPLICATE, LATE, conflicting_copy, malformed_copy
 from include.producer.records import Message, Record, encode
-from spark_jobs.kafka.messages import TRANSACTIONS, format_time, quoted
+from spark_jobs.kafka.messages import format_time, quoted
+from spark_jobs.lake.topic import Topic
+from spark_jobs.lake.topics import BY_TOPIC
 
 CONFLICTING_SHARE = 0.1  # of the duplicates of transactions
 FARTHEST_COPY = 1000  # a copy follows its row at once or after up to so many other rows
@@ -30,8 +32,8 @@ class Source:
 class Disturbances:
     """What is done to the rows. Shares are 0..1 of the rows of every topic; the same seed gives the same messages.
 
-    `shuffle_seconds`: transactions are sent up to that much event time later than their place in the file. With event
-    time `now` a transaction is stamped with the time of sending, less a random part of `shuffle_seconds`.
+    `shuffle_seconds`: events are sent up to that much event time later than their place in the file. With event
+    time `now` an event is stamped with the time of sending, less a random part of `shuffle_seconds`.
     """
 
     duplicates: float = 0.0
@@ -89,24 +91,24 @@ def _duplicate(record: Record, message: Message, random: Random) -> Message:
 
 
 def _in_order_of_sending(source: Source, disturb: Disturbances, clock: Clock | None) -> Iterator[Record]:
-    records = source.records()
-    if source.topic != TRANSACTIONS:
+    records, topic = source.records(), BY_TOPIC[source.topic]
+    if topic.has_versions:
         return records
     random = Random(f"{disturb.seed} order of {source.topic}")
     if disturb.event_time == "now":
         if clock is None:
             raise ValueError("event time `now` needs a clock")
-        return _stamped(records, clock, disturb.shuffle_seconds, random)
+        return _stamped(records, topic, clock, disturb.shuffle_seconds, random)
     return _shuffled(records, disturb.shuffle_seconds, random) if disturb.shuffle_seconds else records
 
 
-def _stamped(records: Iterator[Record], clock: Clock, shuffle_seconds: float, random: Random) -> Iterator[Record]:
+def _stamped(records: Iterator[Record], topic: Topic, clock: Clock, shuffle_seconds: float, random: Random) -> Iterator[Record]:
     for record in records:
         if record.event_ms is None:
             yield record  # a time that could not be read stays so
             continue
         event_ms = clock() - int(random.random() * shuffle_seconds * 1000)
-        stamped = record.replaced(eventTime=str(event_ms), eventTimeFormatted=quoted(format_time(event_ms)))
+        stamped = record.replaced(**{topic.kind.time: str(event_ms), topic.in_words: quoted(format_time(event_ms))})
         yield stamped._replace(event_ms=event_ms)
 
 

@@ -8,10 +8,13 @@ import re
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, EPOCH, FIELDS, MILLISECOND, TRANSACTIONS
+from spark_jobs.kafka.messages import EPOCH, MILLISECOND
+from spark_jobs.lake.topics import BY_TOPIC, EVENTS, VERSIONS
 
-TOPICS = (CUSTOMERS, ACCOUNTS, TRANSACTIONS)  # in the order of sending
+CUSTOMERS, ACCOUNTS, TRANSACTIONS = BANK = ("customers", "accounts", "transactions")  # what can be generated
+TOPICS = tuple(topic.name for topic in (*VERSIONS, *EVENTS))  # in the order of sending
 
+FIELDS = {name: topic.names for name, topic in BY_TOPIC.items()}
 _TEMPLATES = {topic: "{" + ",".join(f'"{name}":%s' for name in names) + "}" for topic, names in FIELDS.items()}
 
 FIRST_VERSION_MS = "1356912000000"  # 2012-12-31T00:00:00Z: before the first transaction of the bank's data

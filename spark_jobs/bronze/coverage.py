@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from spark_jobs import control
-from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, SILVER, TRANSACTIONS_LATE, Table
+from spark_jobs.lake.table import Table
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.settings import Settings
 
 Offsets = NDArray[np.int64]
@@ -36,14 +37,13 @@ class Held:
     """
 
     def __init__(self, settings: Settings, table: Table, label: str) -> None:
-        source = table.topic
-        made = [each for each in SILVER if each.topic == source and each != TRANSACTIONS_LATE]  # late rows are in silver, too
-        paths = [str(each.path(settings)) for each in made]
+        topic = BY_TOPIC[table.topic]
+        paths = [str(each.path(settings)) for each in (*topic.valid, topic.quarantine)]
         self._topic = label
         self._bronze = DeltaTable(str(table.path(settings)))
         self._silver = [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
-        self._processed = control.last_batch(settings, "silver", f"silver.{source}")
-        self._names_every_row = table == BRONZE_TRANSACTIONS
+        self._processed = control.last_batch(settings, "silver", topic.silver.name)
+        self._names_every_row = not topic.has_versions
 
     def count(self, partition: int, first: int, end: int) -> int:
         """How many of the offsets [first, end) bronze holds."""
@@ -64,7 +64,7 @@ class Held:
     def former_batches(self, partition: int, missing: Offsets, skipped: Iterable[range]) -> dict[int, int]:
         """The batch of each of these missing offsets that silver has processed already: it must not come to silver once more.
 
-        Silver names every transaction, but of customers and accounts only versions and refused rows. Of their other records it has
+        Silver names every event, but of versions only those that it keeps, and refused rows. Of their other records it has
         processed those that lie before a processed one, unless they were never in bronze (`skipped`); these get the batch of the
         one before them, which keeps their place in the order of arrival.
         """

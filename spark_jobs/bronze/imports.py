@@ -20,7 +20,9 @@ from deltalake import DeltaTable
 from spark_jobs import control
 from spark_jobs.bronze import additions, files, postgres
 from spark_jobs.bronze.texts import KeyAndValue, Texts, fields_of, missing_fields, to_message
-from spark_jobs.lake.tables import Table
+from spark_jobs.lake.table import Table
+from spark_jobs.lake.topic import Topic
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
@@ -75,7 +77,7 @@ def _collect(settings: Settings, table: Table, topic: str, source: Source, spool
     now = datetime.now(UTC).replace(microsecond=0)
     fixed = {"headers": None, "_topic": topic, "_partition": 0, "_timestamp": now, "_batch": None}
     count = 0
-    with _open(settings, table.name.split(".")[1], source) as messages:
+    with _open(settings, BY_TOPIC[table.topic], source) as messages:
         while part := list(islice(messages, _AT_ONCE)):
             held = _held(bronze, topic, count, min(count + len(part), behind))
             for offset, message in enumerate(part, start=count):
@@ -107,7 +109,7 @@ def _changed(topic: str, offset: int, what: str) -> SettingsError:
 
 
 @contextmanager
-def _open(settings: Settings, topic: str, source: Source) -> Iterator[Iterator[KeyAndValue]]:
+def _open(settings: Settings, topic: Topic, source: Source) -> Iterator[Iterator[KeyAndValue]]:
     """The messages of a source, in order."""
     if source.file is not None:
         yield _of_files(topic, files.find_files(source.file))
@@ -116,7 +118,7 @@ def _open(settings: Settings, topic: str, source: Source) -> Iterator[Iterator[K
             yield _convert(topic, table.columns, table.rows(), f"--postgres {source.table}")
 
 
-def _of_files(topic: str, found: list[Path]) -> Iterator[KeyAndValue]:
+def _of_files(topic: Topic, found: list[Path]) -> Iterator[KeyAndValue]:
     headers = [files.read_columns(file) for file in found]
     for file, columns in zip(found, headers, strict=True):
         fields_of(topic, columns, str(file))  # all of them, before any row is read
@@ -124,7 +126,7 @@ def _of_files(topic: str, found: list[Path]) -> Iterator[KeyAndValue]:
         yield from _convert(topic, columns, files.read_rows(file), str(file))
 
 
-def _convert(topic: str, columns: list[str], rows: Iterator[Texts], where: str) -> Iterator[KeyAndValue]:
+def _convert(topic: Topic, columns: list[str], rows: Iterator[Texts], where: str) -> Iterator[KeyAndValue]:
     fields = fields_of(topic, columns, where)
     if missing := missing_fields(topic, fields):
         log.warning("%s: found no column for %s: null in every row", where, ", ".join(missing))

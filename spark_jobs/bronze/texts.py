@@ -8,44 +8,28 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from spark_jobs.kafka.messages import (
-    ACCOUNTS,
-    CUSTOMERS,
-    EPOCH,
-    FIELDS,
-    JSON_NUMBER,
-    MILLISECOND,
-    NULL,
-    TRANSACTIONS,
-    format_time,
-    number,
-    quoted,
-)
+from spark_jobs.kafka.messages import EPOCH, JSON_NUMBER, MILLISECOND, NULL, format_time, number, quoted
+from spark_jobs.lake.topic import Field, Topic
 from spark_jobs.runtime.errors import SettingsError
 
 Texts = Sequence[str | None]
 KeyAndValue = tuple[bytes | None, bytes]
 
-IDS = {TRANSACTIONS: "transactionId", CUSTOMERS: "customerId", ACCOUNTS: "accountId"}
-_NUMBERS = {TRANSACTIONS: {"amount", "balance"}, CUSTOMERS: set[str](), ACCOUNTS: {"districtId"}}
-_TIMES = {"eventTime", "updateTime"}
-_OTHER_NAMES = {TRANSACTIONS: {"eventat": "eventTime"}, CUSTOMERS: {"validfrom": "updateTime"}, ACCOUNTS: {"validfrom": "updateTime"}}
-_FORMATTED = "eventTimeFormatted"
 _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))? ?(?:Z|([+-][0-9]{2})(?::?([0-9]{2}))?)?", re.ASCII
 )
 
 
-def fields_of(topic: str, columns: Sequence[str], where: str) -> list[str]:
+def fields_of(topic: Topic, columns: Sequence[str], where: str) -> list[str]:
     """The field that each column is; `where` names their place in messages.
 
     Raises SettingsError when the column of the id is missing, a name is empty, or two columns are one field.
     """
-    known = {name.lower(): name for name in FIELDS[topic]} | _OTHER_NAMES[topic]
+    known = {name.lower(): name for name in topic.names} | {"validfrom" if topic.has_versions else "eventat": topic.kind.time}
     fields = [known.get(_plain(column), column.strip()) for column in columns]
     listed = ", ".join(columns)[:200]
-    if IDS[topic] not in fields:
-        raise SettingsError(f"{where}: found no column {IDS[topic]} among {listed}, expected one for the topic {topic}")
+    if topic.kind.key not in fields:
+        raise SettingsError(f"{where}: found no column {topic.kind.key} among {listed}, expected one for the topic {topic.name}")
     if "" in fields:
         raise SettingsError(f"{where}: found a column without a name among {listed}, expected a name for each")
     if twice := sorted({field for field in fields if fields.count(field) > 1}):
@@ -53,29 +37,40 @@ def fields_of(topic: str, columns: Sequence[str], where: str) -> list[str]:
     return fields
 
 
-def missing_fields(topic: str, fields: Sequence[str]) -> list[str]:
+def missing_fields(topic: Topic, fields: Sequence[str]) -> list[str]:
     """The fields of a topic that no column is, without the time in words."""
-    return [name for name in FIELDS[topic] if name not in fields and name != _FORMATTED]
+    return [name for name in topic.names if name not in fields and name != topic.in_words]
 
 
-def to_message(topic: str, fields: Sequence[str]) -> Callable[[Texts], KeyAndValue]:
+def to_message(topic: Topic, fields: Sequence[str]) -> Callable[[Texts], KeyAndValue]:
     """A function from a row of texts to the key and value of its message; a text None is a null.
 
     Bytes that are no UTF-8 (as surrogates, see `surrogateescape`) stay as they are.
     """
-    places = {name: fields.index(name) if name in fields else None for name in FIELDS[topic]}
-    extra = [(name, place) for place, name in enumerate(fields) if name not in places]
-    template = "{" + ",".join(quoted(name).replace("%", "%%") + ":%s" for name in (*FIELDS[topic], *(name for name, _ in extra))) + "}"
-    id_place = fields.index(IDS[topic])
+    extra = [(name, place) for place, name in enumerate(fields) if name not in topic.names]
+    template = "{" + ",".join(quoted(name).replace("%", "%%") + ":%s" for name in (*topic.names, *(name for name, _ in extra))) + "}"
+    key_place, to_values = fields.index(topic.kind.key), values_of(topic, fields)
 
     def convert(row: Texts) -> KeyAndValue:
-        texts = {name: None if place is None else row[place] for name, place in places.items()}
-        values = {name: _value(topic, name, text) for name, text in texts.items()}
-        if topic == TRANSACTIONS:
-            values["eventTime"], values[_FORMATTED] = _event_time(texts["eventTime"], texts[_FORMATTED])
-        value = template % (*values.values(), *(_text(row[place]) for _, place in extra))
-        key = row[id_place]
+        value = template % (*to_values(row).values(), *(_text(row[place]) for _, place in extra))
+        key = row[key_place]
         return None if key is None else _bytes(key), _bytes(value)
+
+    return convert
+
+
+def values_of(topic: Topic, fields: Sequence[str]) -> Callable[[Texts], dict[str, str]]:
+    """A function from a row of texts to the JSON texts of the topic's fields, by name and in their order."""
+    places = {field: fields.index(field.name) if field.name in fields else None for field in topic.fields}
+    time, in_words = topic.kind.time, topic.in_words
+
+    def convert(row: Texts) -> dict[str, str]:
+        texts = {field: None if place is None else row[place] for field, place in places.items()}
+        values = {field.name: _value(field, text) for field, text in texts.items()}
+        if in_words:
+            by_name = {field.name: text for field, text in texts.items()}
+            values[time], values[in_words] = _event_time(by_name[time], by_name[in_words])
+        return values
 
     return convert
 
@@ -94,12 +89,12 @@ def parse_time(text: str) -> int | None:
         return None
 
 
-def _value(topic: str, name: str, text: str | None) -> str:
+def _value(field: Field, text: str | None) -> str:
     if text is None:
         return NULL
-    if name in _TIMES:
+    if field.type == "timestamp":
         return _time(text)
-    return number(text) if name in _NUMBERS[topic] else quoted(text)
+    return number(text) if field.is_number and not field.is_quoted else quoted(text)
 
 
 def _time(text: str) -> str:
@@ -109,7 +104,7 @@ def _time(text: str) -> str:
 
 
 def _event_time(text: str | None, formatted: str | None) -> tuple[str, str]:
-    """The fields eventTime and eventTimeFormatted, from either. What cannot be read is null, with its text as the time in words."""
+    """The time of an event and the same in words, from either. What cannot be read is null, with its text as the time in words."""
     if text is None:
         millis = None if formatted is None else parse_time(formatted)
         return NULL if millis is None else str(millis), _text(formatted)

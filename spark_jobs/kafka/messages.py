@@ -1,4 +1,4 @@
-"""The JSON of the three topics: their fields in order, and how texts become values of it.
+"""How texts become values of a topic's JSON.
 
 Numbers stay the digits they were written with; nothing passes through a float.
 """
@@ -9,21 +9,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-CUSTOMERS = "customers"
-ACCOUNTS = "accounts"
-TRANSACTIONS = "transactions"
-
-FIELDS: dict[str, tuple[str, ...]] = {
-    CUSTOMERS: (
-        *("customerId", "sex", "social", "fullName", "phone", "email", "address1", "address2"),
-        *("city", "state", "zipcode", "districtId", "birthDate", "updateTime"),
-    ),
-    ACCOUNTS: ("accountId", "districtId", "frequency", "creationDate", "updateTime"),
-    TRANSACTIONS: (
-        *("transactionId", "accountId", "customerId", "eventTime", "eventTimeFormatted"),
-        *("type", "operation", "amount", "balance"),
-    ),
-}
 NULL = "null"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""The Kafka topics of the pipeline, each declared once, and how they are made."""
+"""The Kafka topics of the pipeline, and how they are made."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,12 +7,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import LedgerError
 
 
 @dataclass(frozen=True)
-class Topic:
-    """A topic: how many partitions, and its settings beside the broker's defaults."""
+class KafkaTopic:
+    """A topic of the broker: how many partitions, and its settings beside the broker's defaults."""
 
     name: str
     partitions: int
@@ -23,17 +24,14 @@ class Topic:
 _STAMPED = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "12582912"}
 _COMPACTED = {**_STAMPED, "cleanup.policy": "compact"}
 
-TRANSACTIONS = Topic("transactions", 5, _STAMPED)
-CUSTOMERS = Topic("customers", 1, _COMPACTED)
-ACCOUNTS = Topic("accounts", 1, _COMPACTED)
-SOURCE_TOPICS = (TRANSACTIONS, CUSTOMERS, ACCOUNTS)
-DEBITS = Topic("transactions.debits", 5, _STAMPED)
-CREDITS = Topic("transactions.credits", 5, _STAMPED)
+SOURCE_TOPICS = tuple(KafkaTopic(topic.name, topic.partitions, _COMPACTED if topic.has_versions else _STAMPED) for topic in TOPICS)
+DEBITS = KafkaTopic("transactions.debits", 5, _STAMPED)
+CREDITS = KafkaTopic("transactions.credits", 5, _STAMPED)
 
 ANSWER_SECONDS = 15
 
 
-def ensure_topics(bootstrap: str, topics: Iterable[Topic] = SOURCE_TOPICS) -> None:
+def ensure_topics(bootstrap: str, topics: Iterable[KafkaTopic] = SOURCE_TOPICS) -> None:
     """Make the topics that the broker lacks; those that exist stay as they are.
 
     Raises LedgerError when the broker does not answer within 15 seconds.

@@ -7,21 +7,21 @@ from decimal import Decimal
 import pytest
 
 from spark_jobs.bronze.texts import fields_of, missing_fields, parse_time, to_message
-from spark_jobs.kafka.messages import FIELDS
+from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import SettingsError
 
-TRANSACTION = FIELDS["transactions"]
+TRANSACTION = BY_TOPIC["transactions"].names
 
 
 def value(topic: str, **texts: str | None) -> str:
     """The JSON of a row with these columns."""
-    fields = fields_of(topic, list(texts), "a file")
-    return (to_message(topic, fields)(list(texts.values()))[1]).decode("utf-8", "surrogateescape")
+    fields = fields_of(BY_TOPIC[topic], list(texts), "a file")
+    return (to_message(BY_TOPIC[topic], fields)(list(texts.values()))[1]).decode("utf-8", "surrogateescape")
 
 
 def test_a_row_becomes_the_message_that_the_topic_would_have() -> None:
     row = ["T1", "A1", "C1", "1357028613001", "2013-01-01 08:23:33.001", "Credit", 'He said "ž"', "900.50", "-1.0"]
-    assert to_message("transactions", TRANSACTION)(row) == (
+    assert to_message(BY_TOPIC["transactions"], TRANSACTION)(row) == (
         b"T1",
         '{"transactionId":"T1","accountId":"A1","customerId":"C1","eventTime":1357028613001,"eventTimeFormatted":"2013-01-01 08:23:33.001",'
         '"type":"Credit","operation":"He said \\"ž\\"","amount":900.50,"balance":-1.0}'.encode(),
@@ -104,15 +104,15 @@ def test_times(text: str, millis: int | None) -> None:
 
 def test_bytes_that_are_no_text_stay_as_they_are() -> None:
     text = b"Z\xfcrich".decode("utf-8", "surrogateescape")
-    key, found = to_message("customers", ["customerId", "city"])(["C\udcff", text])
+    key, found = to_message(BY_TOPIC["customers"], ["customerId", "city"])(["C\udcff", text])
     assert key == b"C\xff"
     assert b'"city":"Z\xfcrich"' in found
 
 
 def test_columns_are_found_in_other_spellings_and_missing_ones_are_named() -> None:
-    fields = fields_of("transactions", [" Transaction_ID", "ACCOUNTID", "branch"], "a file")
+    fields = fields_of(BY_TOPIC["transactions"], [" Transaction_ID", "ACCOUNTID", "branch"], "a file")
     assert fields == ["transactionId", "accountId", "branch"]
-    assert missing_fields("transactions", fields) == ["customerId", "eventTime", "type", "operation", "amount", "balance"]
+    assert missing_fields(BY_TOPIC["transactions"], fields) == ["customerId", "eventTime", "type", "operation", "amount", "balance"]
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_columns_are_found_in_other_spellings_and_missing_ones_are_named() -> No
 )
 def test_columns_that_cannot_be_used_are_refused(columns: list[str], told: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(told)):
-        fields_of("transactions", columns, "a file")
+        fields_of(BY_TOPIC["transactions"], columns, "a file")

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from include.producer import generated_sources, plan_messages
-from include.producer.records import TOPICS
-from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
+from include.producer.records import ACCOUNTS, CUSTOMERS, TOPICS, TRANSACTIONS
 from spark_jobs.runtime.errors import SettingsError
 
 

@@ -11,8 +11,7 @@ import pytest
 from include.producer import Disturbances, Message, Source, generated_sources, plan_messages
 from include.producer.faults import BREAKING, INJECTED_HEADER, is_good, malformed_copy
 from include.producer.files import account, customer, transaction
-from include.producer.records import TOPICS, Record, encode
-from spark_jobs.kafka.messages import ACCOUNTS, CUSTOMERS, TRANSACTIONS
+from include.producer.records import ACCOUNTS, CUSTOMERS, TOPICS, TRANSACTIONS, Record, encode
 
 ROW = ("T00000001", "A00000001", "Credit", "Credit in Cash", "900.5", "-12.34", "2013-01-01T08:23:33", "C00000001")
 CUSTOMER = ("C00000001", "Female", "1990-12-13", "1-2-3", "Zoë", "", "Smith", "p", "e", "a1", "", "c", "NM", "4", "18")

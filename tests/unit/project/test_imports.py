@@ -40,8 +40,8 @@ ROOMS = [
 # Of spark_jobs, floor by floor: each room, and the rooms that it may import. A room on a floor imports from floors below it only.
 FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
     {"runtime": ()},
-    {"lake": ("runtime",), "kafka": ("runtime",)},
-    {"control": ("lake", "runtime"), "service": ("lake", "runtime")},
+    {"lake": ("runtime",)},
+    {"kafka": ("lake", "runtime"), "control": ("lake", "runtime"), "service": ("lake", "runtime")},
     {
         "bronze": ("service", "control", "kafka", "lake", "runtime"),
         "silver": ("control", "lake", "runtime"),
