@@ -1,5 +1,9 @@
 """Suites: what is expected of each table, one Great Expectations JSON file a table in suites/.
 
+What is expected of the tables of every topic stands once in suites/common: of `bronze`, `events`, `versions`, `duplicates`, `late` and
+`quarantine`. The file of a topic's silver table says in its `meta` what the topic is: `kind` (`events` or `versions`) and `key`, the
+column. The file of any of its tables may be absent; what it has is expected, too, and takes the place of what speaks of the same measure.
+
 An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to measure it, in DataFusion SQL:
 
 - `meta.sql`: an aggregate over the rows that are judged (`count(*) filter (where amount < 0)`), or
@@ -12,7 +16,8 @@ Two more words in `meta` are optional. `first` is a select of one text that name
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has
 the expectation judged also when nothing new was written; its measure must be 0 as long as all is well.
 
-`{rules}` stands for the names of the row rules of the table's topic, as a list of SQL texts (expectations/rules).
+In suites/common, `{topic}` and `{key}` stand for those of the topic, and `{rules}` for the names of its row rules, as a list of SQL
+texts (expectations/rules).
 
 A measure is a whole number, mostly a count of rows that should not be. Money is compared inside SQL, where decimals are exact:
 Great Expectations compares doubles. A text may be a list of lines. An expectation without `sql` and `query` speaks of a measure that
@@ -29,6 +34,7 @@ from typing import Any
 from expectations.row_rules import read_rules
 
 FOLDER = Path(__file__).parent / "suites"
+_BESIDE = ("quarantine", "duplicates", "late")  # tables that lie beside a silver table
 
 
 class SuiteError(ValueError):
@@ -66,35 +72,52 @@ class Suite:
 def read_suite(table: str, folder: Path = FOLDER) -> Suite:
     """The suite of a table; raises SuiteError where it is missing, empty or cannot be read."""
     file = folder / f"{table}.json"
-    suite = read_suite_file(file)
+    try:
+        common = _common(table, folder)
+        suite = _suite(table, common) if common and not file.exists() else read_suite_file(file, folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise error if isinstance(error, SuiteError) else SuiteError(f"{folder}: {error}") from None
     if suite.table != table:
         raise SuiteError(f"{file}: found suite {suite.table!r}, expected {table!r}")
     return suite
 
 
-def read_suite_file(file: Path) -> Suite:
-    """The suite in a file, of whatever table; raises SuiteError where it is missing, empty or cannot be read."""
+def read_suite_file(file: Path, folder: Path = FOLDER) -> Suite:
+    """The suite in a file, of whatever table, with what is expected of every such table; raises SuiteError where it cannot be used."""
     try:
         content = json.loads(file.read_text())
-        name, expectations = content["name"], tuple(_with_rules(content["expectations"], content["name"]))
-        measures = _read_measures(expectations)
+        name, own = content["name"], content["expectations"]
+        measured = {each["kwargs"]["column"] for each in own}
+        common = _common(name, folder) if isinstance(name, str) else []
+        suite = _suite(name, [*(each for each in common if each["kwargs"]["column"] not in measured), *own])
     except SuiteError as error:
         raise SuiteError(f"{file}: {error}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SuiteError(f"{file} cannot be used ({type(error).__name__}: {error}), expected a suite of expectations") from None
-    if not isinstance(name, str) or not expectations:
-        raise SuiteError(f"{file}: found suite {name!r} with {len(expectations)} expectations, expected a name and at least one")
-    return Suite(name, expectations, measures)
+    if not isinstance(name, str) or not suite.expectations:
+        raise SuiteError(f"{file}: found suite {name!r} with {len(suite.expectations)} expectations, expected a name and at least one")
+    return suite
 
 
-def _with_rules(expectations: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
-    """Expectations with the names of the row rules of the table's topic, as SQL texts, in place of `{rules}`."""
-    text = json.dumps(expectations)
-    if "{rules}" in text:
-        names = (f"'{rule.name}'" for rule in read_rules(table.split(".")[1].split("_")[0]).rules)
-        text = text.replace("{rules}", ", ".join(names))
-    filled: list[dict[str, Any]] = json.loads(text)
-    return filled
+def _suite(table: str, expectations: Sequence[dict[str, Any]]) -> Suite:
+    return Suite(table, tuple(expectations), _read_measures(tuple(expectations)))
+
+
+def _common(table: str, folder: Path) -> list[dict[str, Any]]:
+    """What is expected of every table that a topic has in this place; nothing of a table that is no topic's."""
+    for file in folder.glob("silver.*.json"):
+        meta, topic = json.loads(file.read_text()).get("meta") or {}, file.stem.removeprefix("silver.")
+        places = {f"silver.{topic}_{part}": part for part in _BESIDE} | {f"bronze.{topic}": "bronze", f"silver.{topic}": meta.get("kind")}
+        if meta.get("kind") and table in places:
+            text = (FOLDER / "common" / f"{places[table]}.json").read_text()
+            words = {"topic": topic, "key": meta["key"]}
+            if "{rules}" in text:
+                words["rules"] = ", ".join(f"'{rule.name}'" for rule in read_rules(topic).rules)
+            for word, value in words.items():
+                text = text.replace(f"{{{word}}}", value)
+            found: list[dict[str, Any]] = json.loads(text)["expectations"]
+            return found
+    return []
 
 
 def _read_measures(expectations: tuple[Mapping[str, Any], ...]) -> tuple[Measure, ...]:

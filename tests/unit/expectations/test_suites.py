@@ -14,6 +14,8 @@ from expectations.suites import FOLDER, Suite, read_suite
 from spark_jobs import control
 from spark_jobs.control.scope import Written, open_query
 from spark_jobs.lake.tables import HOLES, LAYERS
+from spark_jobs.lake.topic import Topic
+from spark_jobs.lake.topics import TOPICS
 from tests.support.changes import Case
 from tests.support.suite_cases import CASES
 from tests.support.warehouse import LOADED, at, bronze, good_rows, settings_of, table_named, write
@@ -36,7 +38,8 @@ def profile_of(home: Path, table: str) -> Profile:
 
 def test_every_table_has_a_suite_and_every_suite_a_table() -> None:
     assert NAMES
-    assert sorted(file.stem for file in FOLDER.iterdir()) == sorted(NAMES)
+    assert all(read_suite(name).expectations for name in NAMES)
+    assert {file.stem for file in FOLDER.glob("*.json")} <= set(NAMES)
 
 
 @pytest.mark.parametrize("table", NAMES)
@@ -88,24 +91,28 @@ def test_a_few_conflicting_duplicates_count_as_none(tmp_path: Path, conflicting:
     assert measure_table(suite, query_of(tmp_path, suite.table)).values == {"conflicting_per_thousand": found}
 
 
-@pytest.mark.parametrize("table", NAMES)
-def test_a_suite_is_one_of_great_expectations(table: str) -> None:
+@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.json")), ids=lambda file: file.stem)
+def test_a_suite_is_one_of_great_expectations(file: Path) -> None:
     gx = pytest.importorskip("great_expectations")
-    content = json.loads((FOLDER / f"{table}.json").read_text())
+    content = json.loads(file.read_text())
     suite = gx.ExpectationSuite(**content)
     assert len(suite.expectations) == len(content["expectations"])
     assert all(expectation.description and expectation.severity for expectation in suite.expectations)
 
 
-@pytest.mark.parametrize("topic", ["customers", "accounts"])
-@pytest.mark.parametrize("kind", ["bronze.{}", "silver.{}_quarantine"])
-def test_suites_of_one_kind_are_the_same(kind: str, topic: str) -> None:
-    """But for what is expected of a steady stream only: volume and freshness of transactions."""
-    steady = ("volume_percent", "seconds_past_freshness")
-    suite, other = (json.loads((FOLDER / f"{kind.format(each)}.json").read_text()) for each in ("transactions", topic))
-    suite["expectations"] = [each for each in suite["expectations"] if each["kwargs"]["column"] not in steady]
-    text = json.dumps(suite).replace("transactions", topic).replace(f"({topic}, compaction)", "(transactions, compaction)")
-    assert text == json.dumps(other)
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+def test_the_suite_of_a_topic_names_what_the_topic_declares(topic: Topic) -> None:
+    meta = json.loads((FOLDER / f"{topic.silver.name}.json").read_text())["meta"]
+    assert (meta["kind"], meta["key"]) == ("versions" if topic.has_versions else "events", topic.key)
+
+
+def test_a_table_may_expect_otherwise_than_its_kind(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "silver.accounts.json", tmp_path)
+    common = read_suite("silver.accounts_quarantine")
+    own = {**common.expectations[1], "severity": "warning"}
+    (tmp_path / "silver.accounts_quarantine.json").write_text(json.dumps({"name": "silver.accounts_quarantine", "expectations": [own]}))
+    found = read_suite("silver.accounts_quarantine", tmp_path)
+    assert found.expectations == (common.expectations[0], *common.expectations[2:], own)
 
 
 def test_every_expectation_has_a_case() -> None:
