@@ -4,9 +4,10 @@ Whoever may read the task logs of the DAG `medallion` may read it: the page says
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
@@ -39,7 +40,7 @@ _templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoesca
 PageNumber = Annotated[int, Query(ge=1, le=quarantine.MOST_PAGES)]
 Batch = Annotated[int, Query(ge=0, le=2**62)]
 RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
-TableName = Literal["silver.transactions_quarantine", "silver.customers_quarantine", "silver.accounts_quarantine"]
+TableName = Annotated[str, Query(pattern=f"^({'|'.join(map(re.escape, quarantine.TABLES))})$")]
 
 may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, PIPELINE_DAG)
 app = FastAPI(

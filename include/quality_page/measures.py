@@ -67,7 +67,7 @@ def _quarantine_shares(warehouse: Warehouse, runs: dict[str, list[Row]]) -> list
     """Rows that broke a rule, in percent of the run's rows, for the rules that were broken most."""
     shares: dict[str, list[float]] = {}
     for table in quarantine.TABLES.values():
-        topic = table.name.removeprefix("silver.").removesuffix("_quarantine")
+        topic = table.topic
         of_topic = runs.get(topic, [])
         if of_topic:
             for row in warehouse.select(table, _BROKEN, first=of_topic[0]["first_batch"]):

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from include.quality_page.masking import LARGEST, mask_detail, mask_key, mask_value
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.lake.tables import ACCOUNTS_QUARANTINE, CUSTOMERS_QUARANTINE, TRANSACTIONS_QUARANTINE, Table
+from spark_jobs.lake.table import Table
+from spark_jobs.lake.topics import TOPICS
 
-TABLES = {table.name: table for table in (TRANSACTIONS_QUARANTINE, CUSTOMERS_QUARANTINE, ACCOUNTS_QUARANTINE)}
+TABLES = {topic.quarantine.name: topic.quarantine for topic in TOPICS}
 PAGE = 50
 MOST_PAGES = 2000
 
@@ -78,8 +79,7 @@ def rows_of(warehouse: Warehouse, table: Table, chosen: Filter, page: int) -> li
         batches=sorted({row["_batch"] for row in found}),
         offsets=sorted({row["_offset"] for row in found}),
     )
-    topic = table.name.split(".")[1].removesuffix("_quarantine")
-    return [_masked(topic, row) for row in rows if (row["_topic"], row["_partition"], row["_offset"]) in wanted]
+    return [_masked(table.topic, row) for row in rows if (row["_topic"], row["_partition"], row["_offset"]) in wanted]
 
 
 def _masked(topic: str, row: Row) -> Quarantined:
