@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, Window, functions as F
 from spark_jobs.lake.tables import ARRIVAL, BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS
 from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.runtime.times import from_micros, to_micros
-from spark_jobs.silver.events import batch_watermarks, type_events
+from spark_jobs.silver.events import batch_watermarks
+from spark_jobs.silver.records import parse_records, type_records
 
 LATE, DUPLICATE, INVALID = "late", "duplicate", "invalid"
 
@@ -66,7 +67,7 @@ def refused(decided: DataFrame) -> DataFrame:
 def not_refused(bronze: DataFrame, refusals: DataFrame) -> DataFrame:
     """gold.live_transactions of bronze rows of which gold.live_refused has all that were refused: no rule is asked."""
     others = bronze.join(refusals, on=list(BRONZE_TRANSACTIONS.keys), how="left_anti")
-    return type_events(others, TRANSACTIONS).select(*LIVE_TRANSACTIONS.columns)
+    return type_records(parse_records(others, TRANSACTIONS), TRANSACTIONS).select(*LIVE_TRANSACTIONS.columns)
 
 
 def remembered(transactions: DataFrame, refusals: DataFrame, first: int, since: Column | None) -> DataFrame:

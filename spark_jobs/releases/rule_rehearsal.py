@@ -82,14 +82,14 @@ def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Mo
     from spark_jobs.lake import sources
     from spark_jobs.runtime.session import start_session
     from spark_jobs.silver.judge import is_valid
-    from spark_jobs.silver.records import judge_records, parse_records
+    from spark_jobs.silver.records import judge_records
 
     spark = start_session(settings, "ledger rehearsal")
     topic = BY_TOPIC[rules.topic]
     within = F.col("_batch").between(moments[0].first_batch, moments[-1].last_batch)
     rows = sources.read_table(spark, settings, topic.bronze).where(within)
     try:
-        judged = judge_records(parse_records(rows, topic), topic, rules)
+        judged = judge_records(rows, topic, rules)
         refused = judged.where(~is_valid()).select("broken_rules", *ARRIVAL)
     except AnalysisException as error:
         raise SettingsError(f"{file}: found a rule that is no SQL over the fields: {first_line(error)}") from None

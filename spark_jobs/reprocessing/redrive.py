@@ -22,7 +22,9 @@ from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import events, history, id_index, job, recompute
+from spark_jobs.silver import id_index, job, recompute
+from spark_jobs.silver.events import judge_events
+from spark_jobs.silver.records import judge_records
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
 
 def _judge(rows: Rejudged, bronze: DataFrame) -> tuple[DataFrame, Changes]:
     """The judged rows, with detail, and what must change."""
-    judge = history.judge_messages if rows.topic.has_versions else events.judge_events
+    judge = judge_records if rows.topic.has_versions else judge_events
     judged = judge(bronze, rows.topic, rows.rules).localCheckpoint()
     return judged, rejudge.changes_of(rows, judged)
 

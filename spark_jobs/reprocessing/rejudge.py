@@ -15,8 +15,9 @@ from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import events, history, recompute
+from spark_jobs.silver import history, recompute
 from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.records import parse_records, type_records
 
 _FEW = 1_000_000  # so many coordinates are sent to every task
 
@@ -76,7 +77,7 @@ def change_events(rows: Rejudged, judged: DataFrame) -> Changes:
     needed = of_keys(duplicates).unionByName(of_others(duplicates.where("is_conflicting")))
     needed = recompute.without(needed, rows.places).select(*PLACE)
     bronze = recompute.within(rows.read(topic.bronze), needed)
-    typed = events.type_events(rows.effective(bronze), topic).select(*silver.columns).localCheckpoint()
+    typed = type_records(parse_records(rows.effective(bronze), topic), topic).select(*silver.columns).localCheckpoint()
     marked = recompute.marked_rows(topic, passed, rows.places, silver, typed, keys).localCheckpoint()
     first = marked.where("is_first").select(*silver.columns)
     after, others = of_others(silver).unionByName(first), of_others(typed).unionByName(marked.select(*silver.columns))

@@ -28,7 +28,7 @@ from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros, midnight
 from spark_jobs.silver import events, id_index, recompute
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import judge_records, parse_records
+from spark_jobs.silver.records import judge_parsed, parse_records
 
 APPLICATION = "backfill"
 
@@ -183,7 +183,7 @@ def _judge(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet
     rows = corrections.correct(bronze.withColumn("_brought", F.col("value")), values, spark)
     parsed = parse_records(rows, topic).where(where)
     if topic.has_versions:
-        return judge_records(parsed, topic, rules).withColumn("value", F.col("_brought")).drop("_brought", "_text")
+        return judge_parsed(parsed, topic, rules).withColumn("value", F.col("_brought")).drop("_brought", "_text")
     judged = events.judge_parsed(parsed, topic, rules, "_brought", "_at")
     return judged.withColumn("value", F.when(~is_valid(), F.col("_brought"))).drop("_brought")
 

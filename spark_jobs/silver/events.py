@@ -7,8 +7,9 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
 from expectations.row_rules import RuleSet, read_rules
 from spark_jobs.lake.topic import ARRIVAL, Topic
+from spark_jobs.silver import records
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import judge_records, parse_records, typed
+from spark_jobs.silver.records import parse_records, typed
 
 
 def judge_events(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
@@ -28,18 +29,13 @@ def judge_by_present_rules(bronze: DataFrame, topic: Topic) -> DataFrame:
 
 def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet, *others: str) -> DataFrame:
     """`judge_events` of rows that are parsed already, with some other columns of theirs."""
-    return judge_records(parsed, topic, rules).select(
+    return records.judge_parsed(parsed, topic, rules).select(
         *(F.when(is_valid(), column).alias(name) for name, column in typed(topic).items()),
         *(F.when(~is_valid(), F.col(name)).alias(name) for name in ("key", "value", "detail")),
         "broken_rules",
         *ARRIVAL,
         *others,
     )
-
-
-def type_events(bronze: DataFrame, topic: Topic) -> DataFrame:
-    """Bronze rows that are known to be valid, with the columns of the silver table. No rule is asked; no row is dropped."""
-    return parse_records(bronze, topic).select(*(column.alias(name) for name, column in typed(topic).items()), *ARRIVAL)
 
 
 def mark_duplicates(judged: DataFrame, known: DataFrame, topic: Topic) -> DataFrame:

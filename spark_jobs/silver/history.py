@@ -2,25 +2,14 @@
 
 from pyspark.sql import DataFrame, Window, functions as F
 
-from expectations.row_rules import RuleSet
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import judge_records, parse_records, typed
-
-
-def judge_messages(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
-    """Bronze rows of a topic of versions with broken_rules and detail, and what `parse_records` reads beside them."""
-    return judge_records(parse_records(bronze, topic), topic, rules)
-
-
-def typed_messages(parsed: DataFrame, topic: Topic) -> DataFrame:
-    """Parsed messages that are known to be valid, typed: key, content, valid_from, is_deleted, arrival. No rule is asked."""
-    return parsed.select(*(column.alias(name) for name, column in typed(topic).items()), *ARRIVAL)
+from spark_jobs.silver.records import type_records
 
 
 def classify_messages(judged: DataFrame, topic: Topic) -> DataFrame:
     """Every valid message of judged rows, typed, with what became of it in `outcome`; see `with_outcomes`."""
-    return with_outcomes(typed_messages(judged.where(is_valid()), topic), topic)
+    return with_outcomes(type_records(judged.where(is_valid()), topic), topic)
 
 
 def with_outcomes(messages: DataFrame, topic: Topic) -> DataFrame:

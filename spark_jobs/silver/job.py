@@ -22,7 +22,7 @@ from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros
 from spark_jobs.silver import batches, events, history, id_index, recompute
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import parse_records, quarantined
+from spark_jobs.silver.records import judge_records, parse_records, quarantined, type_records
 
 log = logging.getLogger(__name__)
 
@@ -112,15 +112,15 @@ def take_versions(spark: SparkSession, settings: Settings, run_id: str, topic: T
     def process(rows: DataFrame, first: int, last: int) -> None:
         spark = rows.sparkSession
         rules = begun.rules if begun and last <= begun.last else read_rules(topic.name)
-        new = history.judge_messages(rows, topic, rules).localCheckpoint()
+        new = judge_records(rows, topic, rules).localCheckpoint()
         facts = new.agg(F.count("*").alias("input"), F.count_if(~is_valid()).alias("quarantined")).collect()[0].asDict()
         touched = new.where(is_valid()).select("key").distinct()
         touched = F.broadcast(touched) if facts["input"] <= _MOST_BROADCAST else touched
         earlier = sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") < first).join(touched, on="key", how="left_semi")
         refused = sources.read_table(spark, settings, topic.quarantine).join(touched, on="key", how="left_semi").select(*corrections.PLACE)
         valid = corrections.correct(recompute.without(earlier, refused), corrections.in_effect(settings, topic.silver), spark)
-        messages = history.typed_messages(parse_records(valid, topic), topic).localCheckpoint()
-        taken = history.typed_messages(new.where(is_valid()), topic)
+        messages = type_records(parse_records(valid, topic), topic).localCheckpoint()
+        taken = type_records(new.where(is_valid()), topic)
         after = history.with_outcomes(messages.unionByName(taken), topic).localCheckpoint()
         outcomes = _count(after)
         outcomes.subtract(_count(history.with_outcomes(messages, topic)))

@@ -13,7 +13,7 @@ from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.silver import events, history, id_index
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import parse_records
+from spark_jobs.silver.records import parse_records, type_records
 
 
 def within(rows: DataFrame, places: DataFrame) -> DataFrame:
@@ -112,8 +112,8 @@ def missing_entries(topic: Topic, first: DataFrame, index: DataFrame) -> DataFra
 
 def classified_messages(topic: Topic, passed: DataFrame, valid: DataFrame) -> DataFrame:
     """All valid messages of some keys, and what becomes of each. `passed` are judged rows, `valid` bronze rows found so before."""
-    typed = history.typed_messages(parse_records(valid, topic), topic)
-    return history.with_outcomes(typed.unionByName(history.typed_messages(passed, topic)), topic)
+    typed = type_records(parse_records(valid, topic), topic)
+    return history.with_outcomes(typed.unionByName(type_records(passed, topic)), topic)
 
 
 def updated_quarantine(present: DataFrame, judged: DataFrame) -> DataFrame:

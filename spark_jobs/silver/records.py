@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame, functions as F
 
 from expectations.row_rules import RuleSet
-from spark_jobs.lake.topic import Field, Topic
+from spark_jobs.lake.topic import ARRIVAL, Field, Topic
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
 
@@ -20,14 +20,24 @@ def parse_records(bronze: DataFrame, topic: Topic) -> DataFrame:
     return parse_fields(keyed, topic.texts, topic.numbers).withColumn("_at", at)
 
 
-def judge_records(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
-    """Parsed rows with `broken_rules`, and the `detail` of those that break some."""
+def judge_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
+    """Bronze rows with what `parse_records` reads beside them, `broken_rules`, and the `detail` of those that break some."""
+    return judge_parsed(parse_records(bronze, topic), topic, rules)
+
+
+def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
+    """`judge_records` of rows that are parsed already."""
     return judge(parsed, rules).withColumn("detail", detail(rules, topic.names))
 
 
 def quarantined(judged: DataFrame, topic: Topic) -> DataFrame:
     """The rows that break a rule, as the quarantine table has them."""
     return judged.where(~is_valid()).select(*topic.quarantine.columns)
+
+
+def type_records(parsed: DataFrame, topic: Topic) -> DataFrame:
+    """Parsed rows that are known to be valid, with the columns of `typed` and their arrival. No rule is asked; no row is dropped."""
+    return parsed.select(*(column.alias(name) for name, column in typed(topic).items()), *ARRIVAL)
 
 
 def typed(topic: Topic) -> dict[str, Column]:

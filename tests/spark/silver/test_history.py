@@ -17,7 +17,8 @@ from spark_jobs.lake.topics.accounts import TOPIC as ACCOUNTS
 from spark_jobs.lake.topics.customers import TOPIC as CUSTOMERS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import read_settings
-from spark_jobs.silver.history import classify_messages, judge_messages, versions
+from spark_jobs.silver.history import classify_messages, versions
+from spark_jobs.silver.records import judge_records
 from tests.support.frames import assert_same, at, frame, values
 from tests.support.model import Message, fold
 from tests.support.rows import ACCOUNT, CUSTOMER, placed
@@ -85,7 +86,7 @@ def account(key: str, day: int, content: str | None, **changes: Any) -> tuple[by
 def judged_arrivals(spark: SparkSession, arrivals: Sequence[tuple[bytes, bytes | None, str]], rows_a_batch: int = 10**6) -> DataFrame:
     """The messages, arrived in this order, in batches of so many rows. They lie in another order in the frame."""
     records = [(key, value, "accounts", 0, n, time, 1 + n // rows_a_batch) for n, (key, value, time) in enumerate(arrivals)]
-    return judge_messages(placed(spark, records[::-1]), ACCOUNTS, read_rules("accounts"))
+    return judge_records(placed(spark, records[::-1]), ACCOUNTS, read_rules("accounts"))
 
 
 def classified(spark: SparkSession, arrivals: Sequence[tuple[bytes, bytes | None, str]], rows_a_batch: int = 10**6) -> DataFrame:
@@ -138,7 +139,7 @@ def test_every_field_of_a_customer_counts_and_is_typed(spark: SparkSession) -> N
     start = int(at("2013-01-01").timestamp() * 1000)
     messages = [{**CUSTOMER, "updateTime": start + n, **change} for n, change in enumerate(changes)]
     records = [(b"C00000001", json.dumps(message).encode(), "customers", 0, n, "2026-01-01", 1) for n, message in enumerate(messages)]
-    judged = judge_messages(placed(spark, records), CUSTOMERS, read_rules("customers"))
+    judged = judge_records(placed(spark, records), CUSTOMERS, read_rules("customers"))
     found = values(versions(classify_messages(judged, CUSTOMERS), CUSTOMERS).orderBy("_offset"))
     assert [row["_offset"] for row in found] == list(range(len(changes) - 1))
     assert found[0] == {

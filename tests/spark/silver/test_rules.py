@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import FOLDER, read_rules
 from spark_jobs.lake.topics import BY_TOPIC
-from spark_jobs.silver.records import judge_records, parse_records, quarantined
+from spark_jobs.silver.records import judge_records, quarantined
 from tests.support.rows import KEYS, MESSAGES, Record, bronze, message, placed, written
 
 pytestmark = pytest.mark.spark
@@ -144,7 +144,7 @@ GOOD: dict[str, list[Record]] = {
 
 def judged(rows: DataFrame, topic: str) -> DataFrame:
     rules = read_rules(topic)
-    return judge_records(parse_records(rows, BY_TOPIC[topic]), BY_TOPIC[topic], rules)
+    return judge_records(rows, BY_TOPIC[topic], rules)
 
 
 def broken(rows: DataFrame, topic: str) -> list[list[str]]:

@@ -95,7 +95,7 @@ def test_the_watermark_goes_on_from_what_is_valid_after_a_backfill(settings: Set
     backfills.end(settings, step, "run", rows=1, changed=1, last_batch=3, versions={SILVER_TRANSACTIONS.name: 4}, _newest_event_at=at(10))
     backfills.end(settings, step, "run", rows=1, changed=0, last_batch=3, versions={})
     assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(10)
-    control.append(settings, REDRIVES, [redriven(11, 5)])
+    control.append(settings, REDRIVES, [redriven(11, 5), redriven(29, 6) | {"table": "silver.card_payments"}])  # which has its own
     assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(11)
     control.append(settings, tables.BATCHES, [batch | {"first_batch": 4, "last_batch": 4, "_newest_event_at": at(12)}])
     assert _newest_event(settings, BY_TOPIC[TRANSACTIONS]) == at(25)  # from here on every batch knows what was before it
