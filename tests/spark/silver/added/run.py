@@ -25,17 +25,17 @@ from tests.support.rows import Record, message
 NEW = ("card_payments", "branches")
 FILES = Path(__file__).parent
 RELEASE = ("gate bronze", "gate silver", "gold", "gate gold", "release")
+RANGE = "--start 2013-01-01 --end 2013-01-03 --tables silver.card_payments silver.branches"
 PARTS = {
     "the topics": (
-        *("first", "silver", *RELEASE, "audit", "check first"),
-        *("second", "silver", *RELEASE, "audit", "check second"),
-        *("corrections", "redrive --rule amount_positive --corrections corrections.jsonl", "gate silver", "audit", "check redriven"),
-        *("file", "import --topic card_payments --name before --file before.csv", "silver", *RELEASE, "check imported"),
-        *("rules", "backfill --start 2013-01-01 --end 2013-01-03 --dry-run", "backfill --start 2013-01-01 --end 2013-01-03"),
-        *("check backfilled", *RELEASE, "audit", "audit --as-of 3"),
+        *("first", "silver", *RELEASE, "check first"),
+        *("second", "silver", "gate bronze", "gate silver", "check second"),
+        *("corrections", "redrive --rule amount_positive --corrections corrections.jsonl", "check redriven"),
+        *("file", "import --topic card_payments --name before --file before.csv", "silver", "check imported"),
+        *("rules", f"backfill {RANGE} --dry-run", f"backfill {RANGE}", "check backfilled"),
+        *(*RELEASE, "audit", "audit --as-of 2"),
     ),
-    "a row that was changed": ("corrupt", "audit"),
-    "a broken twin": ("twin", "silver", "audit"),
+    "a broken twin, and a row that was changed": ("corrupt", "twin", "silver", "audit"),
 }
 EARLY, LATE = 1357034400000, 1356998400000  # 2013-01-01 10:00 and 00:00
 
