@@ -1,8 +1,8 @@
 """The control tables: what was processed, judged and released. Small, and read and written without Spark."""
 
 import json
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
 
@@ -15,6 +15,7 @@ from spark_jobs.lake.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Tabl
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 ROLLED_BACK = "rolled back"  # the transaction identifier of a roll-back; its number is the generation that begins with it
 _WITH_NULLS = Template("create view $name as select *, $nulls from ${name}_found")
 # A null of these types in DataFusion's words; the others have Spark's names there, too.
@@ -124,9 +125,24 @@ def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
 
 def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
     """The versions of silver's tables that the newest gold run (that ended by `upto`) read, by name; none where there was none."""
+    rows = [row for row in gold_runs(settings) if upto is None or row["finished_at"] <= upto]
+    return dict(json.loads(rows[-1]["_read_versions"])) if rows else {}
+
+
+def gold_runs(settings: Settings) -> list[dict[str, Any]]:
+    """Gold's rows of control.batches that name the versions of silver which they read, in the order in which its runs ended."""
     rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == "gold" and row["_read_versions"]]
-    read_versions = [json.loads(row["_read_versions"]) for row in rows if upto is None or row["finished_at"] <= upto]
-    return max(read_versions, key=lambda versions: sum(versions.values()), default={})  # versions only rise
+    return sorted(rows, key=when_it_ended)
+
+
+def when_it_ended(row: Mapping[str, Any]) -> tuple[datetime, int]:
+    """By which gold's rows of control.batches are in order: each run ends later than those before, by whatever clock."""
+    return row["finished_at"] or _LONG_AGO, row["last_batch"] or 0
+
+
+def later_than(times: Iterable[datetime | None], now: datetime) -> datetime:
+    """`now`, or the moment after the latest of these times: what is recorded keeps its order when a clock is set back."""
+    return max([now, *(time + timedelta(microseconds=1) for time in times if time is not None)])
 
 
 def last_batch(settings: Settings, job: str, table: str) -> int:

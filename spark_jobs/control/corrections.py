@@ -8,7 +8,7 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -111,8 +111,7 @@ def append(settings: Settings, corrections: Iterable[Correction], now: datetime)
 
 def later_than_all(settings: Settings, now: datetime) -> datetime:
     """Now, or a moment after the newest correction where the clock is behind it."""
-    times: list[datetime] = control.read(settings, CORRECTIONS)["corrected_at"].to_pylist()
-    return max([now, *(time + timedelta(microseconds=1) for time in times)])
+    return control.later_than(control.read(settings, CORRECTIONS)["corrected_at"].to_pylist(), now)
 
 
 def newest(settings: Settings) -> dict[Place, Correction]:

@@ -1,7 +1,7 @@
 """What stands of the gates' verdicts: of every table the newest one, and what a person decided about a closed one."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -44,7 +44,7 @@ def next_moment(settings: Settings, now: datetime) -> datetime:
     """`now`, or the moment after the newest verdict and decision: they keep their order when a clock is set back."""
     moments: list[datetime] = [rows[-1]["_judged_at"] for rows in verdicts_that_matter(settings).values()]
     moments += [row["decided_at"] for row in control.read(settings, DECISIONS).to_pylist()]
-    return max([now, *(moment + timedelta(microseconds=1) for moment in moments)])
+    return control.later_than(moments, now)
 
 
 def verdicts_that_matter(settings: Settings) -> dict[str, list[dict[str, Any]]]:

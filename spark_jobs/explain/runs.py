@@ -30,7 +30,6 @@ class GoldRun:
     first_batch: int
     last_batch: int
     versions: dict[str, int]  # of silver's tables, as it read them
-    order: tuple[int, int]
     row: Row
 
 
@@ -49,12 +48,10 @@ class Runs:
     def gold(self) -> list[GoldRun]:
         """Gold's runs, the first one first: what they read, and their batches, only rise."""
         rows = [row for row in self._batches if row["job"] == "gold" and row["table"] == self.table.name]
-        found = []
-        for row in rows:
-            versions = json.loads(row["_read_versions"] or "{}")
-            order = sum(versions.values()), row["last_batch"]
-            found.append(GoldRun(row["run_id"], row["first_batch"] or 0, row["last_batch"], versions, order, row))
-        return sorted(found, key=lambda run: run.order)
+        return [
+            GoldRun(row["run_id"], row["first_batch"] or 0, row["last_batch"], json.loads(row["_read_versions"] or "{}"), row)
+            for row in sorted(rows, key=control.when_it_ended)
+        ]
 
     @cached_property
     def redriven(self) -> dict[tuple[str, Place], Row]:

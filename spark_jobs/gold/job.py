@@ -46,7 +46,7 @@ def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
             for dimension in table.follows[1:]:
                 follow_dimension(spark, settings, dimension, table)
         follow_transactions(spark, settings)
-    _record(settings, run_id)
+    record(settings, run_id)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
@@ -176,25 +176,29 @@ def _follow_changes(spark: SparkSession, settings: Settings, source: Table, done
     sources.wait_for([sources.start_once(query, settings, JOB, source)])
 
 
-def _record(settings: Settings, run_id: str) -> None:
+def record(settings: Settings, run_id: str) -> None:
     """Note in control.batches, in one commit: the bronze batches that gold answers for, and the silver versions that it read.
 
+    Once: a run that read the versions which the newest record of every table names, up to the same batch, has nothing to note.
     input: silver's rows of these batches; output: all rows of the gold table.
     """
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
     done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
     versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in tables.FOLLOWERS}
+    runs = control.gold_runs(settings)
+    newest = {row["table"]: (json.loads(row["_read_versions"]), row["last_batch"]) for row in runs}
+    if all(newest.get(table.name) == (versions, last) for table in tables.GOLD):  # a batch of nothing but bad rows changes no version
+        return
     common = {
         "run_id": run_id,
         "job": JOB,
         "first_batch": min(done + 1, last),
         "last_batch": last,
         "input": sum(row["output"] for row in silver if row["first_batch"] > done),
-        "finished_at": datetime.now(UTC),
+        "finished_at": control.later_than((row["finished_at"] for row in runs), datetime.now(UTC)),
         "_read_versions": json.dumps(versions),
     }
     rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in tables.GOLD]
     kill_point("before batches of gold")
-    # Both only rise; a batch of nothing but bad rows changes no version.
-    control.append(settings, tables.BATCHES, rows, once=Txn(control.application(settings, JOB), sum(versions.values()) + last))
+    control.append(settings, tables.BATCHES, rows)
     kill_point("after batches of gold")

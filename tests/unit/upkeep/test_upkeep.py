@@ -110,9 +110,9 @@ def test_what_stands_judged_stays_until_another_verdict_stands(settings: Setting
 
 def test_the_silver_that_gold_was_made_of_stays_for_its_gate(settings: Settings) -> None:
     grow(settings, SILVER_ACCOUNTS, 3)
-    run = {"job": "gold", "table": DAILY_TOTALS.name, "last_batch": 1, "finished_at": now()}
+    run = {"job": "gold", "table": DAILY_TOTALS.name, "last_batch": 1}
     for version in (2, 3):
-        control.append(settings, BATCHES, [run | {"_read_versions": json.dumps({SILVER_ACCOUNTS.name: version})}])
+        control.append(settings, BATCHES, [run | {"_read_versions": json.dumps({SILVER_ACCOUNTS.name: version}), "finished_at": now()}])
         assert versions_in_use.spared(settings, SILVER_ACCOUNTS, now()) == Spared((version,), None)
 
 
