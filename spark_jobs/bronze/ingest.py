@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Order:
+class Start:
     """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/desired_state.py)."""
 
     tables: tuple[Table, ...]
@@ -38,15 +38,15 @@ class Order:
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
+def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
     """Ingest topics until told to stop (SIGTERM, SIGINT, `run ingestion stop`), or until all that is there now was read.
 
     A stop ends behind the batch under way, if that takes no longer than two minutes; one that is cut short is repeated at the next
     start. With `available_now`, raises LedgerError when a query failed, after the others are done; otherwise a query that fails is
     started again until it does not.
     """
-    available_now, starting = order.available_now, order.starting_offsets
-    streams = [Stream(spark, settings, table, available_now=available_now, starting_offsets=starting) for table in order.tables]
+    available_now, starting = start.available_now, start.starting_offsets
+    streams = [Stream(spark, settings, table, available_now=available_now, starting_offsets=starting) for table in start.tables]
     watcher = Watcher(settings.broker(), [stream.topic for stream in streams])
     watcher.start()
     heart.beat(jvm=identify(jvm_of(spark)))
@@ -57,7 +57,7 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
             upkeep.serve()
 
     try:
-        is_all = run_loop.live(streams, look, lambda: desired_state.read_wanted(settings, INGESTION).number != order.obeyed)
+        is_all = run_loop.live(streams, look, lambda: desired_state.read_wanted(settings, INGESTION).number != start.obeyed)
     finally:
         watcher.end()
         upkeep.finish()

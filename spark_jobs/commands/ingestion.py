@@ -4,9 +4,10 @@ import argparse
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
+from spark_jobs.commands.preconditions import Wants, ready
 from spark_jobs.lake import tables
-from spark_jobs.releases import retention
 from spark_jobs.runtime.errors import LeaseHeld
 from spark_jobs.runtime.session import bronze_conf, start_session
 from spark_jobs.runtime.settings import Settings
@@ -28,12 +29,12 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
         resume_state.make_topics(settings, options.only)  # in a service, each stream waits for the broker by itself
     settings.broker()
     chosen = [table for table in tables.BRONZE if table.topic in options.only]
-    with owning(settings, INGESTION, chosen, INGESTION.application(options.only), options.only, options.run_id) as heart:
-        tables.ensure_tables(settings, (*chosen, *tables.CONTROL))
-        retention.bring_up_to_date(settings, chosen)
+    name = INGESTION.application(options.only)
+    lock = partial(owning, settings, INGESTION, chosen, name, options.only, options.run_id)
+    with ready(settings, options, _wants(chosen), lock) as heart:
         spark = start_session(settings, "ledger bronze", bronze_conf())
-        order = ingest.Order(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
-        ingest.run(spark, settings, order, heart, Upkeep(spark, settings, order.tables))
+        start = ingest.Start(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
+        ingest.run(spark, settings, start, heart, Upkeep(spark, settings, start.tables))
 
 
 def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
@@ -63,7 +64,7 @@ def run_replay(settings: Settings, options: argparse.Namespace) -> None:
     replay.check_times(begin, end)
     settings.broker()
     chosen = [table for table in tables.BRONZE if table.topic in options.only]
-    with _bronze_at_rest(settings, chosen, "replay"):
+    with _stopped(settings, options, chosen):
         replay.run(settings, chosen, begin, end)
 
 
@@ -74,20 +75,23 @@ def run_import(settings: Settings, options: argparse.Namespace) -> None:
     source = imports.Source(options.source, options.file, options.postgres, options.order_by)
     imports.check_source(source)
     table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
-    with _bronze_at_rest(settings, [table], "import"):
+    with _stopped(settings, options, [table]):
         imports.run(settings, table, source)
 
 
 @contextmanager
-def _bronze_at_rest(settings: Settings, bronze: Sequence[tables.Table], job: str) -> Iterator[None]:
-    """The leases of some bronze tables, at once or not at all; the tables exist."""
+def _stopped(settings: Settings, options: argparse.Namespace, bronze: Sequence[tables.Table]) -> Iterator[None]:
+    """The leases of some bronze tables, at once or not at all: no ingestion writes them. The tables exist."""
+    job = options.name
     try:
-        with leasing(settings, INGESTION, bronze, job, [table.topic for table in bronze]):
-            tables.ensure_tables(settings, (*bronze, *tables.CONTROL))
-            retention.bring_up_to_date(settings, bronze)
+        with ready(settings, options, _wants(bronze), partial(leasing, settings, INGESTION, bronze, job, [each.topic for each in bronze])):
             yield
     except LeaseHeld as error:
         raise LeaseHeld(
             f"{error}; if it is the ingestion: run ingestion stop, or trigger the DAG bronze_control with stop, "
-            f"run {job} once more, then the same with restart: it goes on where it stood"
+            f"run {job} once more, then the same with restart: it continues where it stopped"
         ) from None
+
+
+def _wants(bronze: Sequence[tables.Table]) -> Wants:
+    return Wants(tables=(*bronze, *tables.CONTROL), retained=bronze)

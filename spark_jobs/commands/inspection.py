@@ -5,6 +5,7 @@ import logging
 import uuid
 from datetime import UTC, datetime
 
+from spark_jobs.commands.preconditions import REDRIVE, Wants, ready
 from spark_jobs.lake import leases, tables
 from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
@@ -15,13 +16,12 @@ log = logging.getLogger("ledger")
 def run_audit(settings: Settings, options: argparse.Namespace) -> None:
     """Silver and gold computed once more from bronze, by separate code, and compared row by row. Writes nothing but its result."""
     from spark_jobs.audit import job, snapshot
-    from spark_jobs.reprocessing import redrive_plan
 
     if options.as_of is not None:
         audited = snapshot.of_release(settings, options.as_of)
     elif snapshot.has_run(settings):
-        with leases.hold(settings, (*tables.SILVER_OWNED, *tables.GOLD), owner="audit, which notes versions"):
-            redrive_plan.refuse_halfway(settings)
+        owned = (*tables.SILVER_OWNED, *tables.GOLD)
+        with ready(settings, options, Wants((REDRIVE,)), lambda: leases.hold(settings, owned, owner="audit, which notes versions")):
             audited = snapshot.of_now(settings)
     else:
         log.info("audit: nothing to compare, silver has taken no batch yet")

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_jobs.control import rule_sets
+from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
 from spark_jobs.lake import tables
-from spark_jobs.releases import retention
 from spark_jobs.runtime.session import live_conf, start_session
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, heartbeat
@@ -26,12 +26,11 @@ _OURS = ("run upgrade", "run savepoint create", "run savepoint restore")  # who 
 
 
 @contextmanager
-def _at_rest(settings: Settings, job: str) -> Iterator[None]:
-    """The leases of the live tables, with the application ended behind its batches; it may start again afterwards, if it might before.
+def _stopped(settings: Settings, options: argparse.Namespace, job: str) -> Iterator[None]:
+    """The leases of the live tables, with the application stopped after its batches; it may start again afterwards, if it might before.
 
     What such a job asked for and never took back, because it was killed, counts as not asked for.
     """
-    from spark_jobs.live import resets
     from spark_jobs.live.queries import BY_NAME, INTAKE
 
     before = desired_state.read_wanted(settings, LIVE)
@@ -39,9 +38,8 @@ def _at_rest(settings: Settings, job: str) -> Iterator[None]:
     try:
         if any(beat.is_alive() for beat in heartbeat.read(settings, LIVE)):
             desired_state.run(settings, LIVE, "stop", f"run {job}", "", wait_seconds=300)
-        with leasing(settings, LIVE, tables.LIVE, job, (INTAKE, *BY_NAME)):
-            tables.ensure_tables(settings, tables.LIVE)
-            resets.finish(settings)
+        lock = partial(leasing, settings, LIVE, tables.LIVE, job, (INTAKE, *BY_NAME))
+        with ready(settings, options, Wants((LIVE_RESET,), tables=tables.LIVE), lock):
             yield
     finally:
         asked = desired_state.read_wanted(settings, LIVE)
@@ -59,7 +57,7 @@ def run_upgrade(settings: Settings, options: argparse.Namespace) -> None:
         recorded = upgrade.recorded(settings)
         fingerprint.check(present, recorded)
         log.info("the states of these live queries can be kept: %s", ", ".join(recorded) or "none has run yet")
-    with _at_rest(settings, "upgrade"):
+    with _stopped(settings, options, "upgrade"):
         if options.mode == places.STATELESS:
             upgrade.stateless(settings, present, options.query)
         else:
@@ -75,31 +73,35 @@ def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
         for each in places.read_savepoints(settings):
             sys.stdout.write(f"{savepoints.line(settings, each)}\n")
     elif options.action == "create":
-        with _at_rest(settings, "savepoint create"):
+        with _stopped(settings, options, "savepoint create"):
             savepoints.create(settings, options.savepoint or f"{now:%Y%m%dT%H%M%SZ}", now)
     else:
         found = savepoints.find(settings, options.savepoint)
         present = upgrade.fingerprints(start_session(settings, "ledger savepoint", live_conf()), settings)
         fingerprint.check(present, found.fingerprints, f"savepoint {found.name}")
-        with _at_rest(settings, "savepoint restore"):
+        with _stopped(settings, options, "savepoint restore"):
             savepoints.restore(settings, found, present)
 
 
 def run_live(settings: Settings, options: argparse.Namespace) -> None:
     """Bronze to the live tables, by watermarked streams. Another live application is refused at once."""
-    from spark_jobs.live import application, checkpoints, resets
+    from spark_jobs.live import application, checkpoints
     from spark_jobs.live.queries import BY_NAME, INTAKE
     from spark_jobs.upkeep.requests import Upkeep
 
     obeyed = desired_state.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
-    with owning(settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id) as heart:
-        tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
-        resets.finish(settings)
-        checkpoints.refuse_ahead(settings)
-        retention.bring_up_to_date(settings, tables.LIVE)
-        rule_sets.register(settings, ["transactions"])
+    wants = Wants(
+        (LIVE_RESET,),
+        tables=(*tables.BRONZE, *tables.LIVE, *tables.CONTROL),
+        checks=[checkpoints.refuse_ahead],
+        topics=["transactions"],
+        retained=tables.LIVE,
+    )
+    lock = partial(owning, settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id)
+    with ready(settings, options, wants, lock) as heart:
         spark = start_session(settings, "ledger live", live_conf())
-        application.run(spark, settings, application.Order(options.available_now, obeyed), heart, Upkeep(spark, settings, tables.LIVE))
+        start = application.Start(options.available_now, obeyed)
+        application.run(spark, settings, start, heart, Upkeep(spark, settings, tables.LIVE))
 
 
 def run_state(settings: Settings, options: argparse.Namespace) -> None:

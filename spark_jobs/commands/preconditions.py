@@ -1,16 +1,109 @@
-"""What must hold before a job: the shape of the warehouse, leases, and nothing left halfway by a job that died."""
+"""What must hold before a job: a job names what it wants, and `ready` sees to it in the one order in which that is safe."""
 
 import argparse
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from spark_jobs.control import backfills
-from spark_jobs.lake import schema, tables
-from spark_jobs.releases import rollback
+from spark_jobs.control import backfills, rule_sets, scope, unfinished
+from spark_jobs.control.unfinished import Finisher, Unfinished
+from spark_jobs.lake import leases, schema, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.releases import gates, retention, rollback
 from spark_jobs.runtime import private, session
 from spark_jobs.runtime.settings import Settings
 
+T = TypeVar("T")
 _READING = ("explain", "export", "state")  # they write no table
+
+
+def _finish_backfill(settings: Settings, by: Finisher) -> None:
+    from spark_jobs.reprocessing import backfill
+
+    backfill.finish_halfway(settings, by)
+
+
+def _is_redrive_halfway(settings: Settings) -> bool:
+    from spark_jobs.reprocessing import redrive_plan
+
+    return bool(redrive_plan.halfway(settings))
+
+
+def _refuse_redrive(settings: Settings, _: Finisher) -> None:
+    from spark_jobs.reprocessing import redrive_plan
+
+    redrive_plan.refuse_halfway(settings)
+
+
+def _finish_silver(settings: Settings, by: Finisher) -> None:
+    from spark_jobs.silver import job
+
+    rule_sets.register(settings, (table.topic for table in tables.BRONZE))
+    job.finish(by.session(), settings, by.run_id)
+
+
+def _is_reset_pending(settings: Settings) -> bool:
+    from spark_jobs.live import resets
+
+    return resets.is_pending(settings)
+
+
+def _finish_reset(settings: Settings, _: Finisher) -> None:
+    from spark_jobs.live import resets
+
+    resets.finish(settings)
+
+
+# All that a process which dies can leave unfinished, in the order in which it is finished. Modules that need Spark are imported late.
+ROLL_BACK = rollback.UNFINISHED
+BACKFILL = Unfinished("a step of a backfill", lambda settings: backfills.halfway(settings) is not None, _finish_backfill)
+REDRIVE = Unfinished("a re-drive", _is_redrive_halfway, _refuse_redrive, is_under_lease=True)  # only it knows what was asked for
+SILVER = Unfinished("a batch of silver", lambda settings: bool(scope.unfinished_bronze(settings)), _finish_silver, is_under_lease=True)
+LIVE_RESET = Unfinished("a reset of live tables", _is_reset_pending, _finish_reset, is_under_lease=True)
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a job wants before it begins.
+
+    `finished`: kinds of work that must not be left unfinished. `gates`: layers of which no verdict may be a closed one. `tables` exist,
+    with all columns. `checks` raise LedgerError for what else speaks against the job. `topics` have their present rules on record.
+    `retained` tables keep files for as long as the settings say.
+    """
+
+    finished: Sequence[Unfinished] = ()
+    gates: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    checks: Sequence[Callable[[Settings], None]] = ()
+    topics: Sequence[str] = ()
+    retained: Sequence[Table] = ()
+
+
+@contextmanager
+def ready(
+    settings: Settings, options: argparse.Namespace, wants: Wants, lock: Callable[[], AbstractContextManager[T]] | Sequence[Table] = ()
+) -> Iterator[T | Any]:
+    """Hold a lock (leases of tables, or what `lock` makes) with all that a job wants; gives what the lock gives.
+
+    Raises GateClosed for a closed gate, LeaseHeld when another process holds the lock for too long, SettingsError for rules that cannot
+    be used, and LedgerError for what only another command can finish.
+    """
+    by = Finisher(options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))
+    locked: Callable[[], AbstractContextManager[Any]] = lock if callable(lock) else lambda: _leases(settings, lock, options.name)
+    with unfinished.hold_finished(settings, locked, wants.finished, by) as held:
+        gates.refuse_if_closed(settings, *wants.gates)
+        tables.ensure_tables(settings, wants.tables)
+        unfinished.finish_held(settings, wants.finished, by)
+        for check in wants.checks:
+            check(settings)
+        rule_sets.register(settings, wants.topics)
+        retention.bring_up_to_date(settings, wants.retained)  # a roll-back or a reset brings back the properties of an older version
+        yield held
+
+
+def _leases(settings: Settings, wanted: Sequence[Table], owner: str) -> AbstractContextManager[Any]:
+    return leases.hold(settings, wanted, owner) if wanted else nullcontext()
 
 
 def open_warehouse(settings: Settings, options: argparse.Namespace) -> None:
@@ -24,22 +117,3 @@ def open_warehouse(settings: Settings, options: argparse.Namespace) -> None:
         schema.refuse_newer(settings)
     else:
         schema.bring_up(settings, tables.EVERY)
-
-
-@contextmanager
-def holding(settings: Settings, options: argparse.Namespace, wanted: Collection[tables.Table]) -> Iterator[None]:
-    """The leases of some tables, with nothing left halfway by a roll-back or a backfill's step: what came meanwhile is ended first."""
-    while True:
-        finish_backfill(settings, options)
-        with rollback.hold(settings, wanted, owner=options.name):
-            if not backfills.halfway(settings):
-                yield
-                return
-
-
-def finish_backfill(settings: Settings, options: argparse.Namespace) -> None:
-    """End a backfill's step that stopped halfway, before anything builds upon it."""
-    if backfills.halfway(settings):
-        from spark_jobs.reprocessing import backfill
-
-        backfill.finish_halfway(settings, options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))

@@ -2,7 +2,8 @@
 
 import argparse
 
-from spark_jobs.releases import archive, decisions, gates, rehearsal, releases, rollback, rule_rehearsal
+from spark_jobs.commands.preconditions import ROLL_BACK, Wants, ready
+from spark_jobs.releases import archive, decisions, gates, rehearsal, releases, rule_rehearsal
 from spark_jobs.runtime.settings import Settings
 
 
@@ -12,15 +13,15 @@ def run_gate(settings: Settings, options: argparse.Namespace) -> None:
         rehearse = rule_rehearsal.run if options.suite.suffix in (".yaml", ".yml") else rehearsal.run
         rehearse(settings, options.layer, options.suite, options.since)
         return
-    rollback.finish(settings)
-    gates.run(settings, options.layer, options.run_id, verdict_file=options.verdict, limit_seconds=settings.gate_seconds)
+    with ready(settings, options, Wants((ROLL_BACK,))):
+        gates.run(settings, options.layer, options.run_id, verdict_file=options.verdict, limit_seconds=settings.gate_seconds)
 
 
 def run_release(settings: Settings, options: argparse.Namespace) -> None:
     """Name one version of every table for readers, or keep what a release named. Starts no JVM."""
     if options.keep is None:
-        rollback.finish(settings)
-        releases.publish(settings)
+        with ready(settings, options, Wants((ROLL_BACK,))):
+            releases.publish(settings)
     else:
         archive.keep(settings, options.keep)
 

@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Order:
+class Start:
     """What an application is started for. `obeyed`: the number of the last request that it need not heed (service/desired_state.py)."""
 
     available_now: bool
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
+def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
     """Run the live queries until told to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
 
     The caller holds the leases of the live tables, which exist. Raises SettingsError, before anything is written, when the state of
@@ -36,9 +36,9 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
     """
     fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
     heart.beat(jvm=identify(jvm_of(spark)))
-    intake = Intake(spark, settings, available_now=order.available_now)
-    lives = [Live(spark, settings, query, intake, available_now=order.available_now) for query in QUERIES]
-    stages: list[list[KeptQuery]] = [[intake], [*lives]] if order.available_now else [[intake, *lives]]
+    intake = Intake(spark, settings, available_now=start.available_now)
+    lives = [Live(spark, settings, query, intake, available_now=start.available_now) for query in QUERIES]
+    stages: list[list[KeptQuery]] = [[intake], [*lives]] if start.available_now else [[intake, *lives]]
 
     def look(is_stopping: bool) -> None:
         told = {query.name: query.told(time.monotonic()) for query in (intake, *lives)}
@@ -48,7 +48,7 @@ def run(spark: SparkSession, settings: Settings, order: Order, heart: HeartbeatF
 
     try:
         for stage in stages:
-            if not run_loop.live(stage, look, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != order.obeyed):
+            if not run_loop.live(stage, look, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != start.obeyed):
                 log.info("live stopped on request")
                 return
             if failed := [query for query in stage if query.error]:

@@ -64,10 +64,9 @@ def carry_out(settings: Settings, reset: Reset) -> None:
 
 def finish(settings: Settings) -> None:
     """Do what was begun and not finished, if anything. The caller holds the leases of the live tables."""
-    try:
-        facts = json.loads(_file(settings).read_text())
-    except FileNotFoundError:
+    if not is_pending(settings):
         return
+    facts = json.loads(_file(settings).read_text())
     tables = {name: NewTable(**each) for name, each in facts["tables"].items()}
     states = {name: NewState(**each) for name, each in facts["states"].items()}
     for table in LIVE:
@@ -78,6 +77,11 @@ def finish(settings: Settings) -> None:
     kill_point("before the reset is done")
     _file(settings).unlink()
     log.info("%s: %s", facts["why"], ", ".join([*tables, *(f"state of {name}" for name in states)]))
+
+
+def is_pending(settings: Settings) -> bool:
+    """Whether a reset was begun and not finished."""
+    return _file(settings).exists()
 
 
 def move_position(text: str, version: int) -> str:
@@ -113,7 +117,7 @@ def _begin(settings: Settings, name: str, state: NewState) -> None:
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         draft.rename(folder)
     kill_point(f"before the state of {name}")
-    checkpoints.remove_others(checkpoints.begin(settings, BY_NAME[name], state.number, state.fingerprint))
+    checkpoints.begin(settings, BY_NAME[name], state.number, state.fingerprint)
 
 
 def _file(settings: Settings) -> Path:

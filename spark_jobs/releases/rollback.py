@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs import control
-from spark_jobs.control import backfills
+from spark_jobs.control import backfills, unfinished
+from spark_jobs.control.unfinished import Finisher, Unfinished
 from spark_jobs.control.verdicts import ROLL_BACK, next_moment
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import (
@@ -55,12 +56,8 @@ def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: 
     Raises LeaseHeld as `leases.hold` does.
     """
     chosen = tuple(tables)
-    while True:
-        finish(settings)
-        with leases.hold(settings, chosen, owner, wait_seconds):
-            if control.is_rolled_back(settings):
-                yield
-                return
+    with unfinished.hold_finished(settings, lambda: leases.hold(settings, chosen, owner, wait_seconds), [UNFINISHED], _NOBODY):
+        yield
 
 
 def finish(settings: Settings) -> None:
@@ -93,6 +90,14 @@ def finish(settings: Settings) -> None:
         "silver and gold are back at release %d: run silver, or trigger the DAG medallion, to take the later batches again",
         decision["release_id"],
     )
+
+
+def _start_none() -> NoReturn:
+    raise AssertionError("a roll-back needs no Spark")
+
+
+UNFINISHED = Unfinished("a roll-back", lambda settings: not control.is_rolled_back(settings), lambda settings, _: finish(settings))
+_NOBODY = Finisher("", _start_none)
 
 
 def _head(settings: Settings, table: Table) -> int:

@@ -9,7 +9,6 @@ writes silver or gold next.
 import logging
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import control
 from spark_jobs.control import backfills, rule_sets
 from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, Backfill, Step
+from spark_jobs.control.unfinished import Finisher
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
@@ -40,7 +40,7 @@ _PAUSE_SECONDS = 2.0  # ten times what a waiting process takes to notice that a 
 
 
 @dataclass(frozen=True)
-class Order:
+class Request:
     """What is asked for: event times [start, end), tables by name, rows a step, and whether each step is judged and released."""
 
     start: datetime
@@ -54,40 +54,40 @@ class Order:
         return table.name in self.tables
 
 
-def run(spark: SparkSession, settings: Settings, order: Order, run_id: str) -> None:
-    """Rebuild what the order names, or go on with the unfinished backfill of the same. The caller is the only backfill.
+def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) -> None:
+    """Rebuild what is requested, or go on with the unfinished backfill of the same. The caller is the only backfill.
 
     Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun.
     """
     rules = rule_sets.versions(topic.name for topic in TOPICS)
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
-        backfill = backfills.find_or_start(settings, order.start, order.end, order.tables, rules, run_id)
+        backfill = backfills.find_or_start(settings, request.start, request.end, request.tables, rules, run_id)
         done = backfills.steps_done(settings, backfill)
-        work = _Work(spark, settings, order, backfill, run_id)
+        work = _Work(spark, settings, request, backfill, run_id)
     if done:
         log.info("%s goes on behind %s", backfill, done[-1])
-    asks = any(order.asks_for(topic.silver) for topic in VERSIONS)
-    first = [Step(backfill, DIMENSIONS, order.start, order.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
+    asks = any(request.asks_for(topic.silver) for topic in VERSIONS)
+    first = [Step(backfill, DIMENSIONS, request.start, request.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
     for topic in EVENTS:
-        if order.asks_for(topic.silver) or (topic.name == TRANSACTIONS and any(map(order.asks_for, tables.GOLD))):
-            work.rebuild_events(topic.name, max((step.end for step in done if step.part == topic.name), default=order.start), first)
+        if request.asks_for(topic.silver) or (topic.name == TRANSACTIONS and any(map(request.asks_for, tables.GOLD))):
+            work.rebuild_events(topic.name, max((step.end for step in done if step.part == topic.name), default=request.start), first)
             first = []
     work.rebuild(first)
-    if order.publish and not work.published:  # all steps were done by a process that died before it released the last one
+    if request.publish and not work.published:  # all steps were done by a process that died before it released the last one
         work.take_turn([])
     backfills.finish(settings, backfill, run_id)
     shutil.rmtree(settings.checkpoints / FOLDER, ignore_errors=True)
-    log.info("%s is done%s", backfill, "" if order.publish else ": next the DAG medallion, or by hand gate silver, gate gold, release")
+    log.info("%s is done%s", backfill, "" if request.publish else ": next the DAG medallion, or by hand gate silver, gate gold, release")
 
 
-def finish_halfway(settings: Settings, run_id: str, start_session: Callable[[], SparkSession]) -> None:
+def finish_halfway(settings: Settings, by: Finisher) -> None:
     """End the step that a process which died has left halfway, if there is one. Waits for a backfill that is under way."""
     with rollback.hold(settings, LEASED, owner="end of a backfill's step"):
         step = backfills.halfway(settings)
         if step is None:
             return
         log.warning("a %s stopped halfway: its step %s is done once more", step.backfill, step)
-        work = _Work(start_session(), settings, Order(step.start, step.end, step.backfill.tables), step.backfill, run_id)
+        work = _Work(by.session(), settings, Request(step.start, step.end, step.backfill.tables), step.backfill, by.run_id)
         work.do(step, work.stage(step, FOLDER_OF_END))
         shutil.rmtree(settings.checkpoints / FOLDER_OF_END, ignore_errors=True)
 
@@ -95,8 +95,8 @@ def finish_halfway(settings: Settings, run_id: str, start_session: Callable[[], 
 class _Work:
     """One process's work on a backfill."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, order: Order, backfill: Backfill, run_id: str) -> None:
-        self.spark, self.settings, self.order, self.backfill, self.run_id = spark, settings, order, backfill, run_id
+    def __init__(self, spark: SparkSession, settings: Settings, request: Request, backfill: Backfill, run_id: str) -> None:
+        self.spark, self.settings, self.request, self.backfill, self.run_id = spark, settings, request, backfill, run_id
         self.generation, self.published = control.generation(settings), False
 
     def rebuild(self, steps: list[Step]) -> None:
@@ -106,13 +106,13 @@ class _Work:
 
     def rebuild_events(self, part: str, position: datetime, before: list[Step]) -> None:
         """A topic of events, and with transactions all of gold, from a time on; some steps go before, in the turn of the first one."""
-        while position < self.order.end:
-            rest = Step(self.backfill, part, position, self.order.end)
+        while position < self.request.end:
+            rest = Step(self.backfill, part, position, self.request.end)
             first = [(step, self.stage(step, FOLDER)) for step in before]
             staged = self.stage(rest, FOLDER)
             days = staged[0].days(self.spark) if staged else []
-            progress = _Progress(self.order.start, self.order.end, days)
-            for step in _cut(rest, days, self.order.step_rows):
+            progress = _Progress(self.request.start, self.request.end, days)
+            for step in _cut(rest, days, self.request.step_rows):
                 if not self.take_turn([*first, (step, staged)]):
                     break  # what was staged holds no more: it is staged once more, from here on
                 first, before, position = [], [], step.end
@@ -121,7 +121,7 @@ class _Work:
 
     def stage(self, step: Step, folder: str) -> list[Staged]:
         """Find and judge, by the backfill's rules, the rows of a step, of the topics that are asked for."""
-        topics = [topic for topic in TOPICS if backfills.part_of(topic) == step.part and self.order.asks_for(topic.silver)]
+        topics = [topic for topic in TOPICS if backfills.part_of(topic) == step.part and self.request.asks_for(topic.silver)]
         root = self.settings.checkpoints / folder
         rules = [rule_sets.recorded(self.settings, topic.name, self.backfill.rules[topic.name]) for topic in topics]
         return [
@@ -141,7 +141,7 @@ class _Work:
                 return False
             for step, staged in steps:
                 self.do(step, staged)
-            if self.order.publish:
+            if self.request.publish:
                 self.publish()
         time.sleep(_PAUSE_SECONDS)
         return True
@@ -161,7 +161,7 @@ class _Work:
         rebuilt = [rebuild_silver(self.spark, self.settings, each, step.start, step.end, self.run_id, begin) for each in staged]
         gold.run(self.spark, self.settings, self.run_id)
         if step.part == TRANSACTIONS:
-            only = [name for name in self.order.tables if name.startswith("gold.")]
+            only = [name for name in self.request.tables if name.startswith("gold.")]
             rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
         kill_point("before a step of a backfill is done")
         self.record(step, rebuilt)

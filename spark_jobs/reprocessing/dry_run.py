@@ -17,7 +17,7 @@ from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.releases.rehearsal import tell
-from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
@@ -28,32 +28,32 @@ _COUNT = Template("select count(*) as n from t where $time >= $start and $time $
 _MOMENT = Template("arrow_cast('$time', 'Timestamp(Microsecond, Some(\"UTC\"))')")
 
 
-def run(settings: Settings, order: Order, start_session: Callable[[], SparkSession]) -> None:
-    """Print, for each table that the order names, its rows in the range and the files that hold them; of gold's windows, how many.
+def run(settings: Settings, request: Request, start_session: Callable[[], SparkSession]) -> None:
+    """Print, for each table that the request names, its rows in the range and the files that hold them; of gold's windows, how many.
 
     For silver also how many rows differ from what bronze says by today's rules. Raises LedgerError before the first silver run.
     """
     missing = [table.name for table in (*tables.SILVER, *tables.GOLD) if not DeltaTable.is_deltatable(str(table.path(settings)))]
     if missing:
         raise LedgerError(f"nothing to rebuild: found no {', '.join(missing)}, expected what silver and gold write: run them first")
-    tell(f"dry run: backfill of {order.start.isoformat()} to {order.end.isoformat()}; nothing is written")
-    changes = _silver_changes(settings, order, start_session())
+    tell(f"dry run: backfill of {request.start.isoformat()} to {request.end.isoformat()}; nothing is written")
+    changes = _silver_changes(settings, request, start_session())
     for table in (*tables.SILVER, *tables.GOLD):
-        told = _told(settings, table, order) if order.asks_for(table) else []
+        told = _told(settings, table, request) if request.asks_for(table) else []
         if table in changes:
             told.append(f"{changes[table]} rows would change")
         if told:
             tell(f"  {table.name}: {', '.join(told)}")
 
 
-def _silver_changes(settings: Settings, order: Order, spark: SparkSession) -> Mapping[Table, int]:
+def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -> Mapping[Table, int]:
     """The rows that would change, by table; tells on the way what bronze has."""
     changed: dict[Table, int] = {}
     folder = settings.checkpoints / "backfill-dry-run"
     try:
-        for topic in (topic for topic in TOPICS if order.asks_for(topic.silver)):
-            staged = stage(spark, settings, topic, read_rules(topic.name), order.start, order.end, folder / topic.name)
-            rebuilt = rebuild_silver(spark, settings, staged, order.start, order.end, "dry run", None)
+        for topic in (topic for topic in TOPICS if request.asks_for(topic.silver)):
+            staged = stage(spark, settings, topic, read_rules(topic.name), request.start, request.end, folder / topic.name)
+            rebuilt = rebuild_silver(spark, settings, staged, request.start, request.end, "dry run", None)
             tell(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
             changed |= dict.fromkeys(topic.released, 0) | rebuilt.changed
     finally:
@@ -61,25 +61,29 @@ def _silver_changes(settings: Settings, order: Order, spark: SparkSession) -> Ma
     return {table: count for table, count in changed.items() if table not in tables.SILVER_INDEXES}
 
 
-def _told(settings: Settings, table: Table, order: Order) -> list[str]:
+def _told(settings: Settings, table: Table, request: Request) -> list[str]:
     """Rows (or windows) of a table in the range, and files that may hold some."""
     if table.time_column is None:
         return []
     delta = DeltaTable(str(table.path(settings)))
     # A sliding window that starts a day before the range still holds a part of it.
     of_windows = isinstance(table, GoldTable) and table.of_windows
-    start = order.start - timedelta(days=1) if of_windows and order.start.year > 1 else order.start
+    start = request.start - timedelta(days=1) if of_windows and request.start.year > 1 else request.start
     if table.time_column == "day":  # compared with days: as times they would have to fit 64 bits of nanoseconds
         start = start.replace(hour=0, minute=0, second=0, microsecond=0)
-        last = order.end - timedelta(microseconds=1)
+        last = request.end - timedelta(microseconds=1)
         words = {"start": f"date '{start.date()}'", "end": f"date '{last.date()}'", "before": "<="}
     else:
-        words = {"start": _MOMENT.substitute(time=start.isoformat()), "end": _MOMENT.substitute(time=order.end.isoformat()), "before": "<"}
+        words = {
+            "start": _MOMENT.substitute(time=start.isoformat()),
+            "end": _MOMENT.substitute(time=request.end.isoformat()),
+            "before": "<",
+        }
     rows = control.query(delta, _COUNT.substitute(words, time=table.time_column))["n"][0].as_py()
     actions = pa.table(delta.get_add_actions(flatten=True))
     bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
     files = to_rows(actions.select(["path", *bounds]))
-    held = sum(_overlaps(file, table.time_column, start, order.end) for file in files)
+    held = sum(_overlaps(file, table.time_column, start, request.end) for file in files)
     return [f"{rows} {'windows' if of_windows else 'rows'} in {held} of {len(files)} files"]
 
 

@@ -22,7 +22,7 @@ from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import id_index, job, recompute
+from spark_jobs.silver import id_index, recompute
 from spark_jobs.silver.events import judge_events
 from spark_jobs.silver.records import judge_records
 
@@ -35,7 +35,6 @@ def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> Non
     """Append the plan's corrections, judge its rows again, put those that pass in their old places and record what happened."""
     for name, value in id_index.SESSION.items():
         spark.conf.set(name, value)
-    job.finish(spark, settings, run_id)
     if added := corrections.append(settings, plan.corrections, datetime.now(UTC)):
         log.info("control.corrections: %d added", added)
     for topic in plan.topics:

@@ -43,12 +43,16 @@ def plan(settings: Settings, rule: str, table: str | None, file: Path | None, gi
 
 def refuse_halfway(settings: Settings) -> None:
     """Raise LedgerError when a re-drive died between two tables: nothing may be built upon them until it was repeated."""
-    for topic in TOPICS:
-        if is_halfway(settings, topic):
-            raise LedgerError(
-                f"a re-drive of {topic.name} stopped halfway: found tables written and {topic.quarantine.name} not, "
-                "expected all or none: run that redrive again"
-            )
+    for topic in halfway(settings):
+        raise LedgerError(
+            f"a re-drive of {topic.name} stopped halfway: found tables written and {topic.quarantine.name} not, "
+            "expected all or none: run that redrive again"
+        )
+
+
+def halfway(settings: Settings) -> list[Topic]:
+    """The topics of which a re-drive died between two tables."""
+    return [topic for topic in TOPICS if is_halfway(settings, topic)]
 
 
 def is_halfway(settings: Settings, topic: Topic) -> bool:

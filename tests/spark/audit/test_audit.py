@@ -187,7 +187,7 @@ def test_whatever_judged_a_row_last_counts(spark: SparkSession, older: Lake, tmp
     own.drive(spark, "district_id_whole", "moved", own.correct(moved, districtId="7", city="d"))
     assert audit(own.settings) == 0  # gold has not followed yet
     follow(spark, own.settings, "second")
-    order = backfill.Order(oracle.at(START + 20 * MINUTE), oracle.at(START + 150 * MINUTE), tables.REBUILT, step_rows=30)
+    order = backfill.Request(oracle.at(START + 20 * MINUTE), oracle.at(START + 150 * MINUTE), tables.REBUILT, step_rows=30)
     backfill.run(spark, own.settings, order, "backfill")
     assert audit(own.settings) == 0
     follow(spark, own.settings, "third")

@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 
 from expectations.row_rules import read_rules
 from spark_jobs.control import backfills, rule_sets
+from spark_jobs.control.unfinished import Finisher
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing import backfill, dry_run
-from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -69,7 +70,7 @@ class Lake:
         """Rebuild a range of minutes, in steps of few rows."""
         self.judge_newer(first, last)
         rule_sets.register(self.settings, lake.BRONZE)
-        backfill.run(spark, self.settings, Order(at(first), at(last), tables.REBUILT, step_rows=30), "backfill")
+        backfill.run(spark, self.settings, Request(at(first), at(last), tables.REBUILT, step_rows=30), "backfill")
 
     def check(self) -> oracle.Transactions:
         """Silver is what the oracle makes of bronze, gold what the model makes of silver."""
@@ -179,7 +180,7 @@ def test_a_backfill_that_dies_beside_the_live_flow(spark: SparkSession, followed
     with pytest.raises(LedgerError, match="stopped halfway"):
         backfills.refuse_halfway(followed.settings)
 
-    backfill.finish_halfway(followed.settings, "live", lambda: spark)
+    backfill.finish_halfway(followed.settings, Finisher("live", lambda: spark))
     with monkeypatch.context() as patch:
         patch.setattr(sinks, "kill_point", killed_at("after silver.transactions"))
         with pytest.raises(LedgerError, match=r"silver\.transactions stopped"):
@@ -206,7 +207,7 @@ def test_silver_of_a_range_is_judged_by_the_rules_of_today(spark: SparkSession, 
     before, only = versions(), ("silver.transactions", "gold.daily_totals")
     now = {row["transaction_id"]: row for row in lake.rows_of(own.settings, tables.SILVER_TRANSACTIONS)}
     times = [json.loads(row["value"] or b"")["eventTime"] - START for row in own.log.bronze["transactions"]]
-    dry_run.run(own.settings, Order(at(2), at(150.5), only), lambda: spark)
+    dry_run.run(own.settings, Request(at(2), at(150.5), only), lambda: spark)
     told = capsys.readouterr().out.splitlines()
     assert versions() == before
     assert not (own.settings.checkpoints / "backfill-dry-run").exists()
@@ -246,7 +247,7 @@ def test_random_ranges_deaths_and_live_runs(spark: SparkSession, followed: Lake,
             with suppress(Killed):
                 followed.backfill(spark, first, last)
         if chance.random() < 0.5:
-            backfill.finish_halfway(followed.settings, "live", lambda: spark)
+            backfill.finish_halfway(followed.settings, Finisher("live", lambda: spark))
             with monkeypatch.context() as patch, suppress(LedgerError):
                 patch.setattr(sinks, "kill_point", killed_at(chance.choice([*points, "nowhere"])))
                 followed.take(spark, range(6 + number, 7 + number), chance, judged_newer=True)

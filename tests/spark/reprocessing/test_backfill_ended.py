@@ -17,11 +17,12 @@ from expectations.row_rules import read_rules
 from spark_jobs import control
 from spark_jobs.control import backfills, corrections, rule_sets, scope
 from spark_jobs.control.corrections import Correction
+from spark_jobs.control.unfinished import Finisher
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing import backfill, outcomes
-from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.settings import read_settings
 from tests.spark.reprocessing.test_backfill import Killed, Lake, at, killed_at
@@ -46,11 +47,11 @@ class Judged(Lake):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "kill_point", killed_at(point))
             with pytest.raises(Killed):
-                backfill.run(spark, self.settings, Order(*RANGE, ONLY), "dies")
+                backfill.run(spark, self.settings, Request(*RANGE, ONLY), "dies")
 
     def end(self, spark: SparkSession) -> dict[str, Any]:
         """The next process ends the step; what control.backfills says of it."""
-        backfill.finish_halfway(self.settings, "ends", lambda: spark)
+        backfill.finish_halfway(self.settings, Finisher("ends", lambda: spark))
         assert backfills.halfway(self.settings) is None
         done = [row for row in lake.rows_of(self.settings, tables.BACKFILLS) if row["state"] == "done"]
         assert [row["run_id"] for row in done] == ["ends"]

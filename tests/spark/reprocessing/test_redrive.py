@@ -17,6 +17,7 @@ from spark_jobs.lake import sinks, tables
 from spark_jobs.reprocessing import outcomes, redrive, redrive_plan
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.silver import job
 from tests.support import lake, oracle, redrive_cases as cases
 from tests.support.redrive_cases import MINUTE, START, Log, Row
 
@@ -52,6 +53,7 @@ class Lake:
         if lines:
             file.write_text("\n".join(lines) + "\n")
         given = corrections.read_file(file) if lines else []
+        job.finish(spark, self.settings, run_id)
         redrive.run(spark, self.settings, redrive_plan.plan(self.settings, rule, None, file if lines else None, given), run_id)
 
     def breaking(self, topic: str, rule: str) -> list[Row]:

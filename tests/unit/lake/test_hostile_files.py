@@ -12,7 +12,7 @@ from spark_jobs.lake import compaction, tables
 from spark_jobs.lake.tables import ACCOUNT_DAYS, BRONZE, SILVER_CUSTOMERS, Table
 from spark_jobs.releases import releases
 from spark_jobs.reprocessing import dry_run
-from spark_jobs.reprocessing.backfill import Order
+from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.runtime.settings import Settings, read_settings
 
 BEFORE_1, AFTER_9999 = -719_528, 2_932_897  # 0000-01-01 and 10000-01-01, as days
@@ -49,7 +49,7 @@ def test_a_dry_run_counts_the_files_of_a_range(settings: Settings, start: str, e
     for day in (AFTER_9999, 0, BEFORE_1):
         write(settings, ACCOUNT_DAYS, account_id="A00000001", day=day)
     first, after = (datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (start, end))
-    told = vars(dry_run)["_told"](settings, ACCOUNT_DAYS, Order(first, after, (ACCOUNT_DAYS.name,), 1, False))
+    told = vars(dry_run)["_told"](settings, ACCOUNT_DAYS, Request(first, after, (ACCOUNT_DAYS.name,), 1, False))
     assert told == [f"{files} rows in {files} of 3 files"]
 
 
