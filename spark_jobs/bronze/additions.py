@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -32,15 +32,13 @@ _WHEN = ("_ingested_at", "_ingested_on")
 
 def last_number(settings: Settings, table: Table) -> int:
     """The largest batch number that a bronze table or the silver made of it speaks of; 0 where there was none."""
-    delta = DeltaTable(str(table.path(settings)))
-    read = control.last_batch(settings, "silver", table.name.replace("bronze.", "silver."))
-    written = (newest_batch(settings, table), delta.transaction_version(STREAM), delta.transaction_version(_APPLICATION))
-    return max(read, *(number or 0 for number in written))
+    written = (applied(settings, table, each) or 0 for each in (STREAM, _APPLICATION))
+    return max(control.silver_batch(settings, table.topic), newest_batch(settings, table), *written)
 
 
 def count_written(settings: Settings, table: Table) -> int:
     """How many batches the stream has written."""
-    return DeltaTable(str(table.path(settings))).transaction_version(STREAM) or 0
+    return applied(settings, table, STREAM) or 0
 
 
 def lift(settings: Settings, table: Table) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.bronze import additions, checkpoint_files, gaps, generations, incarnations
+from spark_jobs.bronze import additions, gaps, generations, incarnations
 from spark_jobs.bronze.gaps import Hole
 from spark_jobs.bronze.generations import Checkpoint
 from spark_jobs.bronze.incarnations import Incarnation
@@ -84,7 +84,7 @@ def find_standing(settings: Settings, table: Table, topic: str) -> Standing:
         resumes = position
     refusal = _refuse(settings, table, present, life, resumes)
     is_behind = any(begin > resumes.get(number, 0) for number, begin in present.begins.items())
-    is_narrow = checkpoint is not None and not checkpoint.was_used and checkpoint.starts.keys() != present.begins.keys()
+    is_narrow = checkpoint is not None and checkpoint.planned < 0 and checkpoint.starts.keys() != present.begins.keys()
     usable = checkpoint if position is not None and trouble is None and not (is_behind or is_narrow) else None
     return Standing(present, life, written, resumes, position is not None, usable, trouble, refusal)
 
@@ -98,7 +98,7 @@ def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None
 
 def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[Positions | None, str | None]:
     """From where a checkpoint goes on, None when it does not tell; and what is wrong with it."""
-    damage = checkpoint_files.damage(checkpoint.folder)
+    damage = checkpoint.damage()
     if not checkpoint.agrees_with(written):
         apart = f"{table.name} and its checkpoint {checkpoint.folder} do not belong together any more (one of them was removed or restored)"
         return None, damage or apart

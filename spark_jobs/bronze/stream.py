@@ -125,7 +125,7 @@ class Stream(KeptQuery):
     def _append(self, checkpoint: Checkpoint, lift: int) -> Batch:
         def append(records: DataFrame, number: int) -> None:
             confirm_topic(self._settings, self.topic, checkpoint)
-            count, planned = checkpoint.first_batch + number, checkpoint.planned(number)
+            count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
             if large.is_large(self._settings, self.topic, planned):
                 self._append_large(checkpoint, planned, count, count + lift)
             else:

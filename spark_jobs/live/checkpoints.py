@@ -4,40 +4,34 @@ A generation has transaction identifiers of its own in the table that the query 
 are not taken for those of an old one.
 """
 
-import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from spark_jobs.bronze import checkpoint_files
 from spark_jobs.lake.tables import LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.txn import applied
 from spark_jobs.live import fingerprint, places
 from spark_jobs.live.fingerprint import Fingerprint
-from spark_jobs.live.places import GENERATION
 from spark_jobs.live.queries import INTAKE, QUERIES, LiveQuery
-from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import checkpoints as files
+from spark_jobs.service.checkpoints import Generation
 
 
 @dataclass(frozen=True)
-class Generation:
+class Checkpoint(Generation):
     """The checkpoint of a query that is in use."""
 
     query: LiveQuery
-    root: Path
-    number: int
     fingerprint: Fingerprint
 
     @property
-    def folder(self) -> Path:
-        """Spark's checkpoint."""
-        return self.root / str(self.number)
+    def number(self) -> int:
+        """Of the generation."""
+        return int(self.name)
 
     @property
     def application(self) -> str:
@@ -50,23 +44,21 @@ def application(query: LiveQuery, number: int) -> str:
     return f"live {query.name}/{number}"
 
 
-def read(settings: Settings, query: LiveQuery) -> Generation | None:
+def read(settings: Settings, query: LiveQuery) -> Checkpoint | None:
     """The generation in use, None where the query never ran. Raises LedgerError when its table knows one, and the checkpoint is gone."""
     folder = places.root(settings) / query.name
     table = _delta(settings, query.table)
     try:
-        facts: dict[str, Any] = json.loads((folder / GENERATION).read_text())
-        found = Generation(query, folder, int(facts["number"]), facts["fingerprint"])
-    except FileNotFoundError:
-        if table is not None and table.file_uris():
-            raise _lost(query, f"{folder / GENERATION} is missing") from None
-        return None
+        if (facts := files.read_facts(folder)) is None:
+            if table is not None and table.file_uris():
+                raise _lost(query, f"{folder / files.FILE} is missing")
+            return None
+        found = Checkpoint(folder, str(int(facts["number"])), query, facts["fingerprint"])
     except (ValueError, KeyError, TypeError) as error:
-        raise _lost(query, f"{folder / GENERATION} cannot be read ({error})") from None
+        raise _lost(query, f"{folder / files.FILE} cannot be read ({error})") from None
     written = table.transaction_version(found.application) if table is not None else None
-    planned = checkpoint_files.last(found.folder, "offsets")
-    if written is not None and planned < written:
-        raise _lost(query, f"{found.folder} reaches to batch {planned}, {query.table.name} has batch {written}")
+    if written is not None and found.planned < written:
+        raise _lost(query, f"{found.folder} reaches to batch {found.planned}, {query.table.name} has batch {written}")
     return found
 
 
@@ -80,9 +72,9 @@ def refuse_ahead(settings: Settings) -> None:
     for query in QUERIES:
         try:
             generation = read(settings, query)
-        except LedgerError:
+            reached = places.planned(generation) if generation else 0
+        except (LedgerError, OSError, ValueError):
             continue
-        reached = places.planned(generation.folder) if generation else 0
         if reached > head + 1:
             raise LedgerError(
                 f"live {query.name}: the state is newer than the tables: found {LIVE_TRANSACTIONS.name} at version {head}, and a state "
@@ -92,10 +84,10 @@ def refuse_ahead(settings: Settings) -> None:
             )
 
 
-def open_generation(settings: Settings, query: LiveQuery, frame: DataFrame) -> Generation:
-    """The generation to go on with, or the first; its fingerprint is that of the present code, whose `frame` it is.
+def open_checkpoint(settings: Settings, query: LiveQuery, frame: DataFrame) -> Checkpoint:
+    """The generation to continue, or the first; its fingerprint is that of the present code, whose `frame` it is.
 
-    Raises SettingsError, and writes nothing, where the state is not one that the present code can go on with.
+    Raises SettingsError, and writes nothing, where the state is not one that the present code can continue.
     """
     generation, now = read(settings, query), fingerprint.take(query, frame, settings.allowed_lateness_seconds)
     if generation:
@@ -117,28 +109,20 @@ def next_intake_application(settings: Settings) -> str:
 
 def intake_batch(settings: Settings) -> int:
     """The last batch of bronze that the intake has taken; 0 for none."""
-    return DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).transaction_version(intake_application(settings)) or 0
+    return applied(settings, LIVE_TRANSACTIONS, intake_application(settings)) or 0
 
 
-def begin(settings: Settings, query: LiveQuery, number: int, of: Fingerprint) -> Generation:
+def begin(settings: Settings, query: LiveQuery, number: int, of: Fingerprint) -> Checkpoint:
     """A generation in use from now on. Its checkpoint is empty, but for what the caller has put into its folder before."""
-    started = Generation(query, places.root(settings) / query.name, number, of)
-    started.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(started.root / GENERATION, json.dumps({"number": number, "fingerprint": of}, indent=1))
+    started = Checkpoint(places.root(settings) / query.name, str(number), query, of)
+    started.use({"number": number, "fingerprint": of})
     return started
 
 
 def next_number(settings: Settings, query: LiveQuery) -> int:
     """The number of the next generation: larger than that of any that its table, or a folder, knows."""
-    folders = [int(folder.name) for folder in (places.root(settings) / query.name).glob("[0-9]*") if folder.name.isdecimal()]
-    return _unused(settings, query.table, lambda number: application(query, number), max(folders, default=0) + 1)
-
-
-def remove_others(generation: Generation) -> None:
-    """Remove the checkpoints of a query that are not in use."""
-    for folder in generation.root.iterdir():
-        if folder.is_dir() and folder != generation.folder:
-            shutil.rmtree(folder)
+    number = files.next_number(places.root(settings) / query.name)
+    return _unused(settings, query.table, lambda each: application(query, each), number)
 
 
 def _newest_intake(settings: Settings) -> int:
@@ -147,8 +131,7 @@ def _newest_intake(settings: Settings) -> int:
 
 def _unused(settings: Settings, table: Table, name: Callable[[int], str], number: int) -> int:
     """The first number, from one on, by whose transaction identifier nothing was written to a table."""
-    delta = _delta(settings, table)
-    while delta is not None and delta.transaction_version(name(number)) is not None:
+    while applied(settings, table, name(number)) is not None:
         number += 1
     return number
 

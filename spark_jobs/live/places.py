@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.bronze import checkpoint_files
 from spark_jobs.lake.tables import LIVE_RESULTS
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.service import checkpoints
+from spark_jobs.service.checkpoints import Generation
 
 STATELESS, LAST_STATE, SAVEPOINT_FIRST = MODES = ("stateless", "last-state", "savepoint")  # of an upgrade
-GENERATION = "generation.json"
 SAVEPOINT = "savepoint.json"
 _RESERVOIR = re.compile(r'"reservoirVersion":(\d+)')
 
@@ -45,24 +45,23 @@ def read_savepoints(settings: Settings) -> list[Savepoint]:
     return sorted((Savepoint(**json.loads(file.read_text())) for file in files), key=lambda each: each.created_at)
 
 
-def position(folder: Path) -> int | None:
-    """From which version of its sources a query goes on, by the last batch of its checkpoint that has ended; None where there is none."""
-    ended = checkpoint_files.last(folder, "commits")
-    if ended < 0:
-        return None
-    found = _RESERVOIR.findall((folder / "offsets" / str(ended)).read_text())
-    return min(map(int, found), default=None)
+def position(generation: Generation) -> int | None:
+    """From which version of its sources a query continues, by the last batch of its checkpoint that has ended; None where there is none."""
+    return min(_versions(generation, generation.ended), default=None)
 
 
-def planned(folder: Path) -> int:
+def planned(generation: Generation) -> int:
     """Up to, and without, which version of its sources a query has planned batches; 0 where it has planned none, or does not say."""
-    last = checkpoint_files.last(folder, "offsets")
-    found = _RESERVOIR.findall((folder / "offsets" / str(last)).read_text()) if last >= 0 else []
-    return max(map(int, found), default=0)
+    return max(_versions(generation, generation.planned), default=0)
 
 
 def unread_from(settings: Settings) -> int | None:
     """From which version of gold.live_transactions on some live query has yet to take its commits; None where none ever ran."""
-    files = (root(settings) / table.name.removeprefix("gold.live_") / GENERATION for table in LIVE_RESULTS)
-    folders = [file.parent / str(json.loads(file.read_text())["number"]) for file in files if file.exists()]
-    return min((found for folder in folders if (found := position(folder)) is not None), default=None)
+    folders = [root(settings) / table.name.removeprefix("gold.live_") for table in LIVE_RESULTS]
+    found = [position(Generation(folder, str(facts["number"]))) for folder in folders if (facts := checkpoints.read_facts(folder))]
+    return min((version for version in found if version is not None), default=None)
+
+
+def _versions(generation: Generation, batch: int) -> list[int]:
+    """The version of each source up to which a batch reaches."""
+    return [int(found) for found in _RESERVOIR.findall("\n".join(generation.plan(batch)))] if batch >= 0 else []

@@ -155,19 +155,19 @@ class Live(_LiveStream):
 
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)
-        generation = checkpoints.open_generation(self._settings, self._live, frame)
-        offset_logs.record_partitions(generation.folder)
+        checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
+        offset_logs.record_partitions(checkpoint.folder)
         table = self._live.table
 
         def append(rows: DataFrame, number: int) -> None:
             held = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
                 if held.count():
-                    sinks.append_once(held.coalesce(1), self._settings, table, Txn(generation.application, number), {"live_batch": number})
+                    sinks.append_once(held.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
             finally:
                 held.unpersist()
 
-        writer = frame.writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(generation.folder))
+        writer = frame.writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(checkpoint.folder))
         return writer.outputMode("append").trigger(**self._trigger()).foreachBatch(self._guarded(append)).start()
 
 

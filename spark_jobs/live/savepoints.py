@@ -16,12 +16,11 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from spark_jobs.bronze import checkpoint_files
 from spark_jobs.lake import sinks
 from spark_jobs.lake.tables import LIVE, LIVE_REFUSED, LIVE_TRANSACTIONS
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, places, resets
-from spark_jobs.live.checkpoints import Generation
+from spark_jobs.live.checkpoints import Checkpoint
 from spark_jobs.live.fingerprint import Fingerprint
 from spark_jobs.live.places import SAVEPOINT, Savepoint, savepoint_folder
 from spark_jobs.live.queries import INTAKE, QUERIES
@@ -71,16 +70,15 @@ def create(settings: Settings, name: str, now: datetime) -> Savepoint:
         now.isoformat(timespec="seconds"),
         {table.name: DeltaTable(str(table.path(settings))).version() for table in LIVE},
         checkpoints.intake_batch(settings),
-        {each.query.name: checkpoint_files.last(each.folder, "commits") for each in generations},
+        {each.query.name: each.ended for each in generations},
         {each.query.name: each.fingerprint for each in generations},
     )
     draft = target.with_name(f".{name}")
     shutil.rmtree(draft, ignore_errors=True)  # of a process that died
     for each in generations:
         shutil.copytree(each.folder, draft / each.query.name)
-        planned, ended = (checkpoint_files.last(each.folder, log) for log in ("offsets", "commits"))
-        if planned > ended:  # without rows: planned again by whoever goes on
-            for file in (str(planned), f".{planned}.crc"):
+        if each.planned > each.ended:  # without rows: planned again by the next start
+            for file in (str(each.planned), f".{each.planned}.crc"):
                 (draft / each.query.name / "offsets" / file).unlink(missing_ok=True)
     write_whole(draft / SAVEPOINT, json.dumps(asdict(savepoint), indent=1))
     draft.rename(target)
@@ -112,12 +110,12 @@ def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fing
     resets.carry_out(settings, Reset(f"restored savepoint {savepoint.name}", tables, states))
 
 
-def _confirm_one_moment(settings: Settings, generations: Iterable[Generation]) -> None:
+def _confirm_one_moment(settings: Settings, generations: Iterable[Checkpoint]) -> None:
     """Raises LedgerError where a query, or the intake, has yet to take a batch, or to end one that it has written already."""
     source = LIVE_TRANSACTIONS.path(settings)
     behind = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
     for each in generations:
-        reached, ended = places.position(each.folder), checkpoint_files.last(each.folder, "commits")
+        reached, ended = places.position(each), each.ended
         written = sinks.applied(settings, each.query.table, each.application)
         if reached is None or has_changes_from(source, reached):
             head = DeltaTable(str(source)).version()

@@ -14,10 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import StructType
 
-from spark_jobs.bronze import checkpoint_files
 from spark_jobs.lake import sinks
 from spark_jobs.live import checkpoints
-from spark_jobs.live.checkpoints import Generation
+from spark_jobs.live.checkpoints import Checkpoint
 from spark_jobs.live.queries import LiveQuery
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
 from spark_jobs.runtime.settings import Settings
@@ -27,7 +26,7 @@ T = TypeVar("T")
 Session = Callable[[], SparkSession]
 # Key columns that Spark names by itself, in gold's words.
 _NAMES = {"customer_sessions": {"sessionStartTime": "session_start"}, "debit_credit_pairs": {"field0": "customer_id"}}
-_UNREADABLE = (PySparkException, Py4JJavaError, FileNotFoundError)
+_UNREADABLE = (PySparkException, Py4JJavaError, OSError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Store:
 class State:
     """The state of a query after a batch. `watermark`: the one by which that batch forgot, None for none yet."""
 
-    generation: Generation
+    generation: Checkpoint
     batch: int
     watermark: datetime | None
     stores: tuple[Store, ...]
@@ -62,7 +61,7 @@ def read_newest(session: Session, settings: Settings, query: LiveQuery, use: Cal
     """
     for is_last in (False, True):
         generation = checkpoints.read(settings, query)
-        if generation is None or (batch := checkpoint_files.last(generation.folder, "commits")) < 0:
+        if generation is None or (batch := generation.ended) < 0:
             return None
         try:
             spark = session()
@@ -109,8 +108,8 @@ def bytes_on_disk(state: State, store: Store) -> int:
     return total
 
 
-def _open(spark: SparkSession, generation: Generation, batch: int) -> State:
-    planned = json.loads((generation.folder / "offsets" / str(batch)).read_text().splitlines()[1])
+def _open(spark: SparkSession, generation: Checkpoint, batch: int) -> State:
+    planned = json.loads(generation.plan(batch)[1])
     watermark = from_micros(planned["batchWatermarkMs"] * 1000) if planned["batchWatermarkMs"] else None
     found = spark.read.format("state-metadata").load(str(generation.folder)).collect()
     stores = [Store(row["operatorId"], row["operatorName"], row["stateStoreName"], row["numPartitions"]) for row in found]

@@ -1,53 +1,101 @@
-"""The files that Spark keeps in the checkpoint of a query from Kafka, read without Spark.
+"""The generations of a query's checkpoint, and the files that Spark keeps in one, read without Spark.
 
-`offsets/N` says how far batch N reaches (planned before it), `commits/N` that it has ended; `metadata` holds the query's id and
-`sources/0/0` the first offsets. Beside a file lies its CRC (`.N.crc`). Checked is what Spark reads when it starts.
+A query has a folder, in it a folder for each generation and `generation.json`, which says which one is in use. Generations have rising
+numbers. Of Spark's files `offsets/N` says how far batch N reaches (planned before it), `commits/N` that it has ended; `metadata` holds
+the query's id and `sources/0/0` the first offsets of a query from Kafka. Beside a file lies its CRC (`.N.crc`).
 """
 
 import json
+import shutil
 import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from spark_jobs.bronze.offsets import Positions
+from spark_jobs.runtime.atomic_files import write_whole
 
+FILE = "generation.json"
 _CRC_HEAD = b"crc\0"
 _CRC_BYTES = 4
 
 
-def last(folder: Path, log: str) -> int:
-    """The last batch that Spark planned (`offsets`) or ended (`commits`); -1 for none."""
-    return max((int(file.name) for file in (folder / log).glob("[0-9]*") if file.name.isdecimal()), default=-1)
+@dataclass(frozen=True)
+class Generation:
+    """One generation of the checkpoint of a query, whose folder is `root`."""
 
+    root: Path
+    name: str
 
-def ends(folder: Path, number: int) -> Positions:
-    """How far a batch reaches; raises ValueError when that cannot be read."""
-    return parse_offsets(_read(folder / "offsets" / str(number)).splitlines()[-1])
+    @property
+    def folder(self) -> Path:
+        """Spark's checkpoint."""
+        return self.root / self.name
 
+    @property
+    def planned(self) -> int:
+        """The last batch that Spark has planned; -1 for none."""
+        return self._last("offsets")
 
-def parse_offsets(text: str) -> Positions:
-    """The offsets of a query that reads one topic, in Spark's words: `{"topic": {"0": 7}}`; raises ValueError for anything else."""
-    offsets = json.loads(text)
-    if not isinstance(offsets, dict) or len(offsets) != 1 or not isinstance(positions := next(iter(offsets.values())), dict):
-        raise ValueError("it has no offsets of one topic")
-    if not all(type(offset) is int for offset in positions.values()):
-        raise ValueError("it has offsets that are no numbers")
-    return positions
+    @property
+    def ended(self) -> int:
+        """The last batch that has ended; -1 for none."""
+        return self._last("commits")
 
+    def plan(self, number: int) -> list[str]:
+        """What Spark noted when it planned a batch, in lines; raises OSError or ValueError when that cannot be read."""
+        return _read(self.folder / "offsets" / str(number)).splitlines()
 
-def damage(folder: Path) -> str | None:
-    """What of a checkpoint Spark could not read at its next start, and why; None when it is whole, or was never used."""
-    planned, ended = last(folder, "offsets"), last(folder, "commits")
-    if planned < 0 and ended < 0 and not (folder / "metadata").exists():
+    def damage(self) -> str | None:
+        """What of the checkpoint Spark could not read at its next start, and why; None when it is whole, or was never used."""
+        folder, planned, ended = self.folder, self.planned, self.ended
+        if planned < 0 and ended < 0 and not (folder / "metadata").exists():
+            return None
+        logs = [("offsets", number, 3) for number in (planned - 1, planned)] + [("commits", ended, 2)]
+        files = [
+            (folder / log / str(number), lines) for log, number, lines in logs if number >= 0 and (folder / log / str(number)).exists()
+        ]
+        for file, lines in [(folder / "metadata", 1), *files, *((file, 2) for file in (folder / "sources").glob("0/0"))]:
+            try:
+                _check(_read(file), lines)
+            except (OSError, ValueError) as error:
+                return f"{file}: {error}"
         return None
-    logs = [("offsets", number, 3) for number in (planned - 1, planned)] + [("commits", ended, 2)]
-    files = [(folder / log / str(number), lines) for log, number, lines in logs if number >= 0 and (folder / log / str(number)).exists()]
-    for file, lines in [(folder / "metadata", 1), *files, *((file, 2) for file in (folder / "sources").glob("0/0"))]:
-        try:
-            _check(_read(file), lines)
-        except (OSError, ValueError) as error:
-            return f"{file}: {error}"
-    return None
+
+    def use(self, facts: Mapping[str, Any]) -> None:
+        """Take this generation into use, with these facts in the query's file, and remove all others.
+
+        A crash on the way leaves the one before in use, or this one.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.root / FILE, json.dumps(facts, indent=1))
+        for folder in self.root.iterdir():
+            if folder.is_dir() and folder != self.folder:
+                shutil.rmtree(folder)
+
+    def _last(self, log: str) -> int:
+        return max(_numbers(self.folder / log), default=-1)
+
+
+def read_facts(root: Path) -> dict[str, Any] | None:
+    """What the file of a query says of the generation in use; None without a file. Raises ValueError when it cannot be read."""
+    try:
+        facts = json.loads((root / FILE).read_text())
+    except FileNotFoundError:
+        return None
+    if not isinstance(facts, dict):
+        raise ValueError("it holds no JSON object")
+    return facts
+
+
+def next_number(root: Path) -> int:
+    """The number of the next generation of a query: larger than that of any folder."""
+    return max(_numbers(root), default=0) + 1
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal()]
 
 
 def _read(file: Path) -> str:

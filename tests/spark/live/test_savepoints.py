@@ -13,6 +13,7 @@ from spark_jobs.lake import sinks, tables
 from spark_jobs.live import fingerprint, places, resets, savepoints
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.service import checkpoints
 from tests.support import lake
 from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, rows, run_live, session_of_two, written
 
@@ -112,7 +113,7 @@ def test_a_savepoint_of_fewer_queries_is_restored_and_upkeep_does_not_hinder_one
     assert savepoints.line(settings, older).endswith("can be restored")
     dropped = places.root(settings) / "no_more"
     (dropped / "1").mkdir(parents=True)
-    (dropped / places.GENERATION).write_text('{"number": 1}')
+    (dropped / checkpoints.FILE).write_text('{"number": 1}')
     assert places.unread_from(settings) == lake.version(settings, tables.LIVE_TRANSACTIONS) + 1
 
 

@@ -60,7 +60,7 @@ def running(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
             with sinks.configured(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}):
                 for query in QUERIES:
                     frame = build(spark, settings, query)
-                    folder = checkpoints.open_generation(settings, query, frame).folder
+                    folder = checkpoints.open_checkpoint(settings, query, frame).folder
                     writer = frame.writeStream.format("noop").queryName(query.name).option("checkpointLocation", str(folder))
                     queries.append(writer.trigger(processingTime="0 seconds").start())
             held: dict[str, list[int]] = {query.name: [] for query in QUERIES}

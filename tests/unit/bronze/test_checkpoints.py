@@ -12,13 +12,14 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_jobs import control
-from spark_jobs.bronze import acceptance, additions, checkpoint_files, resume_state
+from spark_jobs.bronze import acceptance, additions, resume_state
 from spark_jobs.bronze.checkpoints import Checkpoint, open_checkpoint, resume_offsets
 from spark_jobs.bronze.offsets import Present
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, HOLES, TOPICS
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.service.checkpoints import Generation
 
 Positions = dict[str, int]
 
@@ -145,6 +146,7 @@ def test_a_damaged_file_makes_a_new_checkpoint(
         harm(file)
     found = lake.open()
     assert found.folder != before
+    assert [each for each in found.root.iterdir() if each.is_dir()] == [found.folder]  # the damaged one is of no use any more
     assert (starts(found), found.known, found.first_batch) == ({"0": start}, {"0": 19}, 3)
     assert found.may_replay(0)
     (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -156,10 +158,10 @@ def test_a_damaged_file_makes_a_new_checkpoint(
 def test_files_that_are_missing(lake: Lake) -> None:
     folder = lake.folder
     (folder / "metadata").unlink()
-    assert "metadata" in (checkpoint_files.damage(folder) or "")
+    assert "metadata" in (Generation(folder.parent, folder.name).damage() or "")
     put(folder / "metadata", '{"id":"x"}')
     (folder / "offsets/.2.crc").unlink()
-    assert checkpoint_files.damage(folder) is None  # Hadoop reads it, too
+    assert Generation(folder.parent, folder.name).damage() is None  # Hadoop reads it, too
     (folder / "offsets/2").unlink()
     assert lake.open().folder == folder  # as if it had never been planned
     (folder / "offsets/1").unlink()

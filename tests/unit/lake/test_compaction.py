@@ -71,9 +71,9 @@ def test_which_offsets_a_batch_can_bring_is_known_beforehand(
     if before is not None:
         (tmp_path / "offsets" / "3").write_text(before)
     (tmp_path / "offsets" / "4").write_text(planned)
-    checkpoint = Checkpoint(tmp_path, 1, "{}", {}, "id", "t")
+    checkpoint = Checkpoint(tmp_path.parent, tmp_path.name, 1, "{}", {}, "id", "t")
     if expected is None:
         with pytest.raises((OSError, ValueError)):
-            checkpoint.planned(4)
+            checkpoint.offsets(4)
     else:
-        assert checkpoint.planned(4) == expected
+        assert checkpoint.offsets(4) == expected

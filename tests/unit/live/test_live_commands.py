@@ -1,5 +1,6 @@
 """What asks the live queries to stand still for a while, and whether they may run again when it is over."""
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -8,16 +9,18 @@ from spark_jobs import run
 from spark_jobs.commands import live
 from spark_jobs.control import rule_sets
 from spark_jobs.lake import leases, tables
-from spark_jobs.live import places
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.service import desired_state
+from spark_jobs.service import checkpoints, desired_state
 from spark_jobs.service.services import LIVE
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return read_settings({"LEDGER_HOME": str(tmp_path)})
+
+
+OPTIONS = argparse.Namespace(name="upgrade", run_id="r")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,7 @@ def settings(tmp_path: Path) -> Settings:
 )
 def test_only_what_such_a_job_asked_for_is_taken_back(settings: Settings, state: str, who: str, after: str) -> None:
     asked = desired_state.ask(settings, LIVE, state, who, "")
-    with live._at_rest(settings, "savepoint create"):
+    with live._stopped(settings, OPTIONS, "savepoint create"):
         assert desired_state.read_wanted(settings, LIVE) == asked
     wanted = desired_state.read_wanted(settings, LIVE)
     assert wanted.state == after
@@ -47,7 +50,7 @@ def test_a_state_that_is_newer_than_the_tables_is_refused_before_anything_is_wri
     monkeypatch.setattr(rule_sets, "register", stop)
     folder = settings.checkpoints / "live" / "daily_totals"
     (folder / "1" / "offsets").mkdir(parents=True)
-    (folder / places.GENERATION).write_text('{"number": 1, "fingerprint": {}}')
+    (folder / checkpoints.FILE).write_text('{"number": 1, "fingerprint": {}}')
     for version, expected in (
         (1, "it goes on"),
         (2, "live daily_totals: the state is newer than the tables: found gold.live_transactions"),
@@ -55,7 +58,7 @@ def test_a_state_that_is_newer_than_the_tables_is_refused_before_anything_is_wri
         (folder / "1" / "offsets" / "0").write_text(f'v1\n{{}}\n{{"reservoirVersion":{version},"index":-1,"isStartingVersion":false}}')
         assert run.main(["live", "--available-now"]) == 1
         assert caplog.records[-1].getMessage().startswith(expected)
-    (folder / places.GENERATION).write_text("{")  # lost: its query fails, and says so
+    (folder / checkpoints.FILE).write_text("{")  # lost: its query fails, and says so
     assert run.main(["live", "--available-now"]) == 1
     assert caplog.records[-1].getMessage() == "it goes on"
 
@@ -69,6 +72,6 @@ def test_nothing_is_done_while_another_process_has_a_live_table(settings: Settin
     with (
         leases.hold(settings, [tables.LIVE_REFUSED], owner="another one"),
         pytest.raises(LeaseHeld, match="another one"),
-        live._at_rest(settings, "upgrade"),
+        live._stopped(settings, OPTIONS, "upgrade"),
     ):
         pytest.fail("it went on")
