@@ -150,5 +150,10 @@ def last_batch(settings: Settings, job: str, table: str) -> int:
     return max((int(row["last_batch"]) for row in batches(settings, job, table)), default=0)
 
 
+def silver_batch(settings: Settings, topic: str) -> int:
+    """The last bronze batch of a topic that silver has taken whole; 0 when there was none."""
+    return last_batch(settings, "silver", f"silver.{topic}")
+
+
 def _schema(table: Table) -> pa.Schema:
     return pa.schema(table.delta_schema().to_arrow())

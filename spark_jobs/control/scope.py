@@ -128,33 +128,27 @@ def open_query(
     return query
 
 
-def newest_batch(settings: Settings, table: Table) -> int | None:
-    """The last batch that brought rows to a table, from its statistics; None when it has none or does not exist.
+def newest_batch(settings: Settings, table: Table) -> int:
+    """The last batch that brought rows to a table, from its statistics; 0 when it has none or does not exist.
 
     A batch of records that bronze had already brings none.
     """
     path = str(table.path(settings))
-    if not DeltaTable.is_deltatable(path):
-        return None
-    return _newest_batch(DeltaTable(path))
+    return _newest_batch(DeltaTable(path)) if DeltaTable.is_deltatable(path) else 0
 
 
 def unread_bronze(settings: Settings) -> list[Table]:
     """The bronze tables that have batches which silver has not processed."""
-    return [
-        table
-        for table in LAYERS["bronze"]
-        if (newest_batch(settings, table) or 0) > control.last_batch(settings, "silver", table.name.replace("bronze.", "silver."))
-    ]
+    return [table for table in LAYERS["bronze"] if newest_batch(settings, table) > control.silver_batch(settings, table.topic)]
 
 
 def unfinished_bronze(settings: Settings) -> list[Table]:
     """The bronze tables of which silver holds rows of a batch that no finished run recorded."""
 
     def is_unfinished(bronze: Table) -> bool:
-        last = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
+        last = control.silver_batch(settings, bronze.topic)
         made = (table for table in LAYERS["silver"] if table.topic == bronze.topic)
-        return any((newest_batch(settings, table) or 0) > last for table in made)
+        return any(newest_batch(settings, table) > last for table in made)
 
     return [bronze for bronze in LAYERS["bronze"] if is_unfinished(bronze)]
 
@@ -209,7 +203,7 @@ def _batch_of(commit: dict[str, Any]) -> int | None:
 def _holds_no_more(table: DeltaTable, version: int, last_batch: int) -> bool:
     """Whether a version can be read and has no batch after the last; compaction may have named none of those that it joined."""
     try:
-        return (_newest_batch(DeltaTable(table.table_uri, version=version)) or 0) <= last_batch
+        return _newest_batch(DeltaTable(table.table_uri, version=version)) <= last_batch
     except DeltaError:
         return False
 
@@ -218,9 +212,9 @@ def _committed_at(table: DeltaTable, version: int) -> datetime:
     return datetime.fromtimestamp(table.history(table.version() - version + 1)[-1]["timestamp"] / 1000, UTC)
 
 
-def _newest_batch(table: DeltaTable) -> int | None:
+def _newest_batch(table: DeltaTable) -> int:
     files = pa.table(table.get_add_actions(flatten=True))
-    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=None) if files.num_rows else None
+    return max((batch for batch in files.column("max._batch").to_pylist() if batch is not None), default=0) if files.num_rows else 0
 
 
 def _version(settings: Settings, table: Table, last_batch: int) -> int:
@@ -231,12 +225,12 @@ def _version(settings: Settings, table: Table, last_batch: int) -> int:
 def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     """The last bronze batch that the layer's job finished; for bronze, the last one that silver read."""
     if layer != "gold":
-        return control.last_batch(settings, "silver", f"silver.{next(iter(tables)).topic}")
+        return control.silver_batch(settings, next(iter(tables)).topic)
     lasts = {table.name: control.last_batch(settings, "gold", table.name) for table in tables}
     if len(set(lasts.values())) > 1:
         found = ", ".join(f"{name} at batch {last}" for name, last in lasts.items())
         raise LedgerError(f"gold stopped halfway: found {found}, expected the same batch: run gold again")
-    last, silver = max(lasts.values()), control.last_batch(settings, "silver", "silver.transactions")
+    last, silver = max(lasts.values()), control.silver_batch(settings, "transactions")
     if last == 0 and silver > 0:
         raise LedgerError(
             f"gold never finished a run: found none in control.batches, expected one up to batch {silver}, where silver stands: "

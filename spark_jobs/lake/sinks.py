@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from spark_jobs.lake import ranges
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied as applied
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -25,11 +25,6 @@ _MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans 
 _MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
 _OPTIMIZE = "spark.databricks.delta.optimize"
-
-
-def applied(settings: Settings, table: Table, application: str) -> int | None:
-    """How far an application has brought a table; None when it has written nothing yet."""
-    return DeltaLog(str(table.path(settings))).transaction_version(application)
 
 
 def in_order(rows: DataFrame, columns: Sequence[str], count: int) -> DataFrame:

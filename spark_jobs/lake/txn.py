@@ -2,6 +2,11 @@
 
 from typing import NamedTuple
 
+from deltalake import DeltaTable
+
+from spark_jobs.lake.table import Table
+from spark_jobs.runtime.settings import Settings
+
 
 class Txn(NamedTuple):
     """How far an application has brought a table (txnAppId, txnVersion).
@@ -11,3 +16,9 @@ class Txn(NamedTuple):
 
     application: str
     version: int
+
+
+def applied(settings: Settings, table: Table, application: str) -> int | None:
+    """How far an application has brought a table; None when it has written nothing yet, or the table does not exist."""
+    path = str(table.path(settings))
+    return DeltaTable(path).transaction_version(application) if DeltaTable.is_deltatable(path) else None

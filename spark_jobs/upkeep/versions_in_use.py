@@ -12,6 +12,7 @@ from spark_jobs.control.verdicts import newest_verdicts
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.table import LAYERED
 from spark_jobs.lake.tables import FOLLOWERS, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.txn import applied
 from spark_jobs.live import places
 from spark_jobs.releases import retention
 from spark_jobs.runtime.settings import Settings
@@ -58,15 +59,10 @@ def unread_from(settings: Settings, table: Table) -> int | None:
     if table not in FOLLOWERS:
         return None
     application = control.following(settings, table)
-    applied = (_applied(settings, follower, application) for follower in FOLLOWERS[table])
-    return min((done + 1 for done in applied if done is not None), default=None)
+    followed = (applied(settings, follower, application) for follower in FOLLOWERS[table])
+    return min((done + 1 for done in followed if done is not None), default=None)
 
 
 def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:
-    done = control.last_batch(settings, "silver", bronze.name.replace("bronze.", "silver."))
+    done = control.silver_batch(settings, bronze.topic)
     return scope.version_upto(DeltaTable(str(bronze.path(settings))), done) + 1 if done else None
-
-
-def _applied(settings: Settings, table: Table, application: str) -> int | None:
-    path = str(table.path(settings))
-    return DeltaTable(path).transaction_version(application) if DeltaTable.is_deltatable(path) else None
