@@ -1,4 +1,4 @@
-"""The job behind `run accept`: somebody accepts that offsets are lost, that a topic was replaced, or that one record is left out.
+"""The job behind `run accept`: an operator accepts that offsets are lost, that a topic was replaced, or that one record is left out.
 
 Needs no Spark. Works while the ingestion runs and is refused: what is accepted stands in the control tables, where its next try finds it.
 """
@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 from spark_jobs.bronze import gaps, incarnations, large
 from spark_jobs.bronze.fetches import Fetches
 from spark_jobs.bronze.record_batches import MOST_BYTES
-from spark_jobs.bronze.resume_state import find_standing
+from spark_jobs.bronze.resume_state import find_resume_state
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_NEXT = "next: the ingestion goes on by itself if it runs; else start it"
+_NEXT = "next: a running ingestion resumes by itself; else start it"
 
 
 def check_place(partition: int | None, offset: int | None) -> None:
@@ -28,17 +28,17 @@ def check_place(partition: int | None, offset: int | None) -> None:
 
 def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> None:
     """Accept, once, exactly what is refused of a topic now; raises SettingsError when that is nothing."""
-    standing = find_standing(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
-    if standing is None or standing.refusal is None:
+    state = find_resume_state(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
+    if state is None or state.refusal is None:
         raise SettingsError(
-            f"topic {topic}: found nothing to accept, expected lost offsets or a topic that was made anew; nothing was written"
+            f"topic {topic}: found nothing to accept, expected lost offsets or a topic that was created again; nothing was written"
         )
-    incarnations.record(settings, standing.life)
-    if life := standing.refusal.anew:
+    incarnations.record(settings, state.life)
+    if life := state.refusal.replacement:
         incarnations.record(settings, life, who, why)
         log.info("topic %s: accepted with Kafka's id %s; its records come as `_topic` %s", topic, life.topic_id, life.label)
     else:
-        lost, label = standing.refusal.lost, standing.life.label
+        lost, label = state.refusal.lost, state.life.label
         gaps.record(settings, table, label, lost, f"removed from Kafka before they were read; accepted by {who}: {why}")
     log.info(_NEXT)
 
@@ -47,20 +47,20 @@ def give_up(settings: Settings, table: Table, partition: int, offset: int, who: 
     """Record, once, that bronze does without one record that is too large; raises SettingsError when it is not."""
     topic = table.topic
     place = f"offset {offset} of partition {partition}"
-    standing = find_standing(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
-    if standing is None:
+    state = find_resume_state(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
+    if state is None:
         raise SettingsError(f"topic {topic}: found no {table.name}, expected an ingestion that refuses {place}; nothing was written")
-    if standing.refusal:
-        raise SettingsError(f"topic {topic}: {standing.refusal.found}; accept that first, without --partition and --offset")
+    if state.refusal:
+        raise SettingsError(f"topic {topic}: {state.refusal.found}; accept that first, without --partition and --offset")
     record = None
-    if standing.present.begins.get(str(partition), offset + 1) <= offset < standing.present.ends.get(str(partition), 0):
+    if state.present.begins.get(str(partition), offset + 1) <= offset < state.present.ends.get(str(partition), 0):
         with Fetches(settings.broker(), topic) as fetches:
             record = next(large.records(fetches, partition, range(offset, offset + 1)), None)
     if record is None or not record.is_too_large:
         found = f"a record of {record.size} bytes" if record else "no record"
         raise SettingsError(f"topic {topic}: found {found} at {place}, expected one of more than {MOST_BYTES}; nothing was written")
     hole = {"_partition": partition, "first_offset": offset, "last_offset": offset}
-    incarnations.record(settings, standing.life)
-    told = f"a record of {record.size} bytes, more than {MOST_BYTES}; given up by {who}: {why}"
-    gaps.record(settings, table, standing.life.label, [hole], told)
+    incarnations.record(settings, state.life)
+    reason = f"a record of {record.size} bytes, more than {MOST_BYTES}; given up by {who}: {why}"
+    gaps.record(settings, table, state.life.label, [hole], reason)
     log.info(_NEXT)

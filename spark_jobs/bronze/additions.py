@@ -1,7 +1,7 @@
 """Rows that no stream brings to bronze, but a replay or an import: their batch number, and how they get there, in one commit.
 
 `_batch` is counted by the table, whoever writes it. The stream's own transaction identifier (`STREAM`) tells how many batches it
-has written; what others added in between lifts the numbers of its batches (`lift`), so that they go on rising, and a batch that it
+has written; what others added in between raises the numbers of its batches (`batch_offset`), so that they never fall, and a batch that it
 has planned but not written yet takes the next free number whenever it comes.
 """
 
@@ -41,7 +41,7 @@ def count_written(settings: Settings, table: Table) -> int:
     return applied(settings, table, STREAM) or 0
 
 
-def lift(settings: Settings, table: Table) -> int:
+def batch_offset(settings: Settings, table: Table) -> int:
     """What must be added to the stream's own count to get a number that was not used yet."""
     return last_number(settings, table) - count_written(settings, table)
 

@@ -5,7 +5,7 @@ import logging
 from spark_jobs.bronze import gaps, generations, incarnations
 from spark_jobs.bronze.generations import Checkpoint
 from spark_jobs.bronze.offsets import Positions, find_start, is_another, known_offsets
-from spark_jobs.bronze.resume_state import Standing, find_standing, folder_of
+from spark_jobs.bronze.resume_state import ResumeState, find_resume_state, folder_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
@@ -16,27 +16,27 @@ log = logging.getLogger(__name__)
 
 
 def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offsets: str | None) -> Checkpoint:
-    """The checkpoint to go on from, or a new generation where there is none or a starting point is asked for.
+    """The checkpoint to resume, or a new generation where there is none or a starting point is asked for.
 
     A new generation counts its batches on from the table's, and remembers what the table has, so that nothing comes twice; one that
-    was damaged is replaced by itself. Raises LedgerError, with the command that accepts, where the topic was made anew or
+    was damaged is replaced by itself. Raises LedgerError, with the command that accepts, where the topic was created again or
     Kafka has removed what bronze lacks. The caller holds the lease of the table.
     """
-    standing = find_standing(settings, table, topic)
-    if standing.refusal:
-        raise standing.refusal.error(topic)
-    incarnations.record(settings, standing.life)
-    if starting_offsets is None and standing.checkpoint:
-        return standing.checkpoint
-    label = standing.life.label
+    state = find_resume_state(settings, table, topic)
+    if state.refusal:
+        raise state.refusal.error(topic)
+    incarnations.record(settings, state.life)
+    if starting_offsets is None and state.checkpoint:
+        return state.checkpoint
+    label = state.life.label
     known = known_offsets(settings, table, label)
-    starts = _find_starts(settings, table, standing, starting_offsets, known)
-    if starting_offsets is None and standing.trouble:
-        log.warning("%s: a new checkpoint is made, and records that bronze has are left out", standing.trouble)
-    elif starting_offsets is None and standing.is_exact:
+    starts = _find_starts(settings, table, state, starting_offsets, known)
+    if starting_offsets is None and state.trouble:
+        log.warning("%s: a new checkpoint is made, and records that bronze has are left out", state.trouble)
+    elif starting_offsets is None and state.is_exact:
         log.warning("%s: a new checkpoint goes on at %s", table.name, starts)
-    first_batch = standing.written + 1
-    return generations.begin(folder_of(settings, topic), topic, standing.life.topic_id, label, first_batch, starts, known)
+    first_batch = state.written + 1
+    return generations.begin(folder_of(settings, topic), topic, state.life.topic_id, label, first_batch, starts, known)
 
 
 def confirm_topic(settings: Settings, topic: str, checkpoint: Checkpoint) -> None:
@@ -51,17 +51,17 @@ def resume_offsets(settings: Settings, table: Table, topic: str) -> tuple[str, P
     That is, if it is started without options; of a partition that is not named it brings all. Where there is no checkpoint to go
     on from: behind bronze's last record. Raises LedgerError when the topic is another than bronze knows.
     """
-    standing = find_standing(settings, table, topic)
-    if standing.refusal and standing.refusal.anew:
-        raise standing.refusal.error(topic)
-    return standing.life.label, standing.resumes
+    state = find_resume_state(settings, table, topic)
+    if state.refusal and state.refusal.replacement:
+        raise state.refusal.error(topic)
+    return state.life.label, state.resumes
 
 
-def _find_starts(settings: Settings, table: Table, standing: Standing, starting_offsets: str | None, known: Positions) -> Positions:
+def _find_starts(settings: Settings, table: Table, state: ResumeState, starting_offsets: str | None, known: Positions) -> Positions:
     """From where a new generation starts. Records the holes that a starting point leaves."""
-    life, present = standing.life, standing.present
-    if starting_offsets is None and standing.is_exact:
-        return {number: max(begin, standing.resumes.get(number, 0)) for number, begin in present.begins.items()}
+    life, present = state.life, state.present
+    if starting_offsets is None and state.is_exact:
+        return {number: max(begin, state.resumes.get(number, 0)) for number, begin in present.begins.items()}
     floors = {number: life.first_offsets.get(number, 0) for number in present.begins}
     following = {number: known.get(number, -1) + 1 for number in present.begins}
     starts, holes = find_start(settings, life.topic, starting_offsets or "earliest", present, _larger(following, floors))

@@ -1,4 +1,4 @@
-"""The lives of a topic, in control.topics: one that was deleted and made anew is another topic, whose records have a label of their own.
+"""The lives of a topic, in control.topics: one that was deleted and created again is another topic, with a label of its own.
 
 The table outlives checkpoints, so that a lost one cannot hide that the topic is another. A row is the acceptance of a life: the
 first is accepted unasked, when bronze meets the topic.
@@ -28,7 +28,7 @@ class Incarnation:
 
     @property
     def label(self) -> str:
-        """The `_topic` of its records: the name of the topic, `name#2` after it was made anew."""
+        """The `_topic` of its records: the name of the topic, `name#2` after it was created again."""
         return self.topic if self.number == 1 else f"{self.topic}#{self.number}"
 
 

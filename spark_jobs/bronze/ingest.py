@@ -4,8 +4,8 @@ One application, one query a topic (stream.py), append only. A row's `_batch` is
 goes on rising when a checkpoint is lost, and after a replay or an import (additions.py); records that bronze has already are left out
 by their coordinates when a checkpoint was lost.
 
-A query that fails is started again with growing pauses, and the others go on meanwhile. Once a second the application says how it
-does (service/heartbeat.py), and looks whether somebody wants it to end (service/desired_state.py).
+A query that fails is started again with growing pauses; the others run on. Once a second the application writes its
+status (service/heartbeat.py) and reads whether it is to end (service/desired_state.py).
 """
 
 import logging
@@ -38,10 +38,10 @@ class Start:
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
-    """Ingest topics until told to stop (SIGTERM, SIGINT, `run ingestion stop`), or until all that is there now was read.
+def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.SideWork) -> None:
+    """Ingest topics until asked to stop (SIGTERM, SIGINT, `run ingestion stop`), or until all that is there now was read.
 
-    A stop ends behind the batch under way, if that takes no longer than two minutes; one that is cut short is repeated at the next
+    A stop ends after the current batch, if that takes no longer than two minutes; one that is cut short is repeated at the next
     start. With `available_now`, raises LedgerError when a query failed, after the others are done; otherwise a query that fails is
     started again until it does not.
     """
@@ -51,13 +51,13 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     watcher.start()
     heart.beat(jvm=identify(jvm_of(spark)))
 
-    def look(is_stopping: bool) -> None:
-        _look(streams, watcher, heart, STOPPING if is_stopping else RUNNING)
+    def report(is_stopping: bool) -> None:
+        _report(streams, watcher, heart, STOPPING if is_stopping else RUNNING)
         if not is_stopping:
             upkeep.serve()
 
     try:
-        is_all = run_loop.live(streams, look, lambda: desired_state.read_wanted(settings, INGESTION).number != start.obeyed)
+        is_all = run_loop.run(streams, report, lambda: desired_state.read_wanted(settings, INGESTION).number != start.obeyed)
     finally:
         watcher.end()
         upkeep.finish()
@@ -66,11 +66,11 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     log.info("bronze stopped%s", ": all that was there is ingested" if is_all else " on request")
 
 
-def _look(streams: Sequence[Stream], watcher: Watcher, heart: HeartbeatFile, state: str) -> None:
+def _report(streams: Sequence[Stream], watcher: Watcher, heart: HeartbeatFile, state: str) -> None:
     seen_at, ends = watcher.seen
     for stream in streams:
         if stream.reached is not None:
             watcher.reached(stream.topic, stream.reached)
         if stream.topic in ends and (not stream.pace.arrived or stream.pace.arrived[-1][0] < seen_at):
             stream.pace.saw(seen_at, ends[stream.topic])
-    heart.beat(state=state, topics={stream.topic: stream.told(time.monotonic()) for stream in streams})
+    heart.beat(state=state, topics={stream.topic: stream.status(time.monotonic()) for stream in streams})

@@ -49,7 +49,7 @@ def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
     return {str(row["_partition"]): row["last"] for row in rows.to_pylist()}
 
 
-def look_at(settings: Settings, topic: str) -> Present:
+def read_topic(settings: Settings, topic: str) -> Present:
     """What Kafka has of a topic; raises LedgerError when the topic is not there, or the broker does not answer."""
     with _telling(settings, topic):
         admin = _connect(settings.broker())
@@ -60,7 +60,7 @@ def look_at(settings: Settings, topic: str) -> Present:
 
 
 def is_another(settings: Settings, topic: str, topic_id: str) -> bool:
-    """Whether Kafka answers, soon, that the topic has another id than this one: it was made anew, or is gone."""
+    """Whether Kafka answers, soon, that the topic has another id than this one: it was created again, or is gone."""
     try:
         described = connected(settings.broker()).describe_topics(TopicCollection([topic]), request_timeout=_CONFIRM_SECONDS)
         return str(described[topic].result(_CONFIRM_SECONDS).topic_id) != topic_id
@@ -125,7 +125,7 @@ def _telling(settings: Settings, topic: str) -> Iterator[None]:
     except KafkaException as error:
         if error.args[0].code() in _GONE:
             raise LedgerError(
-                f"topic {topic}: found none at {settings.broker()}, expected it: it was deleted, or this is another broker; make it anew "
+                f"topic {topic}: found none at {settings.broker()}, expected it: it was deleted, or this is another broker; create it "
                 "(or start a producer, or make up) and accept the new one, which this message will then offer"
             ) from None
         raise LedgerError(

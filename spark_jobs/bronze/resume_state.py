@@ -1,4 +1,4 @@
-"""Where the ingestion of a topic stands and where Kafka does, and what speaks against going on. Changes nothing."""
+"""Where the ingestion of a topic stands and where Kafka does, and what speaks against resuming. Changes nothing."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from spark_jobs.bronze import additions, gaps, generations, incarnations
 from spark_jobs.bronze.gaps import Hole
 from spark_jobs.bronze.generations import Checkpoint
 from spark_jobs.bronze.incarnations import Incarnation
-from spark_jobs.bronze.offsets import Positions, Present, known_offsets, look_at
+from spark_jobs.bronze.offsets import Positions, Present, known_offsets, read_topic
 from spark_jobs.kafka.topics import SOURCE_TOPICS, ensure_topics
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
@@ -17,23 +17,23 @@ from spark_jobs.runtime.settings import Settings
 
 @dataclass(frozen=True)
 class Refusal:
-    """What must be accepted before the ingestion goes on: offsets that are lost, or (`anew`) a topic whose offsets mean other records."""
+    """What must be accepted before ingestion resumes: lost offsets, or (`replacement`) a topic whose offsets mean other records."""
 
     found: str
     lost: list[Hole]
-    anew: Incarnation | None = None
+    replacement: Incarnation | None = None
 
     def error(self, topic: str) -> LedgerError:
         """The refusal, with the command that accepts."""
         command = f".venv/bin/python -m spark_jobs.run accept --topic {topic} --who NAME --why TEXT"
-        return LedgerError(f"topic {topic}: {self.found}; to accept that and go on: {command}")
+        return LedgerError(f"topic {topic}: {self.found}; to accept that and resume: {command}")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A topic in Kafka (`present`), its life as bronze knows it, and the offsets from which the stream goes on (`resumes`).
+class ResumeState:
+    """A topic in Kafka (`present`), its life as bronze knows it, and the offsets from which the stream resumes (`resumes`).
 
-    `checkpoint` is the one to go on with; without it a new generation is needed, because of `trouble` if there is some. `is_exact`:
+    `checkpoint` is the one to resume; without it a new generation is needed, because of `trouble` if there is some. `is_exact`:
     the stream has written all before `resumes`; else bronze may lack records before it that Kafka has.
     """
 
@@ -53,7 +53,7 @@ def folder_of(settings: Settings, topic: str) -> Path:
 
 
 def is_known(settings: Settings, topic: str) -> bool:
-    """Whether bronze has met this topic: then it is not for us to make it anew."""
+    """Whether bronze has met this topic: then we must not create it again."""
     try:
         return generations.read(folder_of(settings, topic), topic) is not None or incarnations.newest(settings, topic) is not None
     except ValueError:
@@ -61,13 +61,13 @@ def is_known(settings: Settings, topic: str) -> bool:
 
 
 def make_topics(settings: Settings, topics: Collection[str]) -> None:
-    """Make those of the topics that neither the broker has nor bronze has met; raises LedgerError when the broker does not answer."""
+    """Create those of the topics that neither the broker has nor bronze has met; raises LedgerError when the broker does not answer."""
     ensure_topics(settings.broker(), [topic for topic in SOURCE_TOPICS if topic.name in topics and not is_known(settings, topic.name)])
 
 
-def find_standing(settings: Settings, table: Table, topic: str) -> Standing:
+def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeState:
     """Where a topic stands; raises LedgerError when Kafka does not tell of it."""
-    present, written = look_at(settings, topic), additions.count_written(settings, table)
+    present, written = read_topic(settings, topic), additions.count_written(settings, table)
     checkpoint, trouble = _read(settings, topic)
     life = incarnations.newest(settings, topic)
     if life is None:
@@ -86,7 +86,7 @@ def find_standing(settings: Settings, table: Table, topic: str) -> Standing:
     is_behind = any(begin > resumes.get(number, 0) for number, begin in present.begins.items())
     is_narrow = checkpoint is not None and checkpoint.planned < 0 and checkpoint.starts.keys() != present.begins.keys()
     usable = checkpoint if position is not None and trouble is None and not (is_behind or is_narrow) else None
-    return Standing(present, life, written, resumes, position is not None, usable, trouble, refusal)
+    return ResumeState(present, life, written, resumes, position is not None, usable, trouble, refusal)
 
 
 def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None]:
@@ -97,7 +97,7 @@ def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None
 
 
 def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[Positions | None, str | None]:
-    """From where a checkpoint goes on, None when it does not tell; and what is wrong with it."""
+    """From where a checkpoint resumes, None when it does not tell; and what is wrong with it."""
     damage = checkpoint.damage()
     if not checkpoint.agrees_with(written):
         apart = f"{table.name} and its checkpoint {checkpoint.folder} do not belong together any more (one of them was removed or restored)"
@@ -110,9 +110,9 @@ def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[
 
 def _refuse(settings: Settings, table: Table, present: Present, life: Incarnation, resumes: Positions) -> Refusal | None:
     if present.topic_id != life.topic_id:
-        return _made_anew(present, life, resumes)
+        return _recreated(present, life, resumes)
     if any(resumes.get(number, 0) > end for number, end in present.ends.items()):
-        return _set_back(present, life, resumes)
+        return _truncated(present, life, resumes)
     lost = gaps.find_lost(settings, table, life.label, resumes, present.begins)
     if not lost:
         return None
@@ -123,26 +123,26 @@ def _refuse(settings: Settings, table: Table, present: Present, life: Incarnatio
     )
 
 
-def _made_anew(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
-    anew = Incarnation(life.topic, life.number + 1, present.topic_id, present.begins)
+def _recreated(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
+    replacement = Incarnation(life.topic, life.number + 1, present.topic_id, present.begins)
     return Refusal(
-        f"found Kafka's topic id {present.topic_id}, expected {life.topic_id}: it was deleted and made anew, or this is another broker "
+        f"found Kafka's topic id {present.topic_id}, expected {life.topic_id}: it was deleted and created again, or this is another broker "
         "(then use another LEDGER_WAREHOUSE and LEDGER_CHECKPOINTS for it), and its offsets mean other records; what the old one had "
-        f"from {_places(resumes) or 'its first offsets'} on is gone, and the records of the new one would come as `_topic` {anew.label}",
+        f"from {_places(resumes) or 'its first offsets'} on is gone, and its records would come as `_topic` {replacement.label}",
         [],
-        anew,
+        replacement,
     )
 
 
-def _set_back(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
-    anew = Incarnation(life.topic, life.number + 1, present.topic_id, present.ends)
+def _truncated(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
+    replacement = Incarnation(life.topic, life.number + 1, present.topic_id, present.ends)
     back = {number: end for number, end in present.ends.items() if resumes.get(number, 0) > end}
     return Refusal(
         f"found that Kafka's log ends before {_places(back)}, expected it to reach {_places({each: resumes[each] for each in back})}, "
         "where bronze is: the broker has lost records that bronze has, and gives their offsets to others; what it has from its present "
-        f"end on would come as `_topic` {anew.label}",
+        f"end on would come as `_topic` {replacement.label}",
         [],
-        anew,
+        replacement,
     )
 
 

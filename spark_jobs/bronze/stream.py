@@ -17,7 +17,7 @@ from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.service.query_loop import Batch, KeptQuery
+from spark_jobs.service.query_loop import Batch, SupervisedQuery
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ TRIGGER_SECONDS = 1.5
 def with_coordinates(records: DataFrame, label: str, batch: int) -> DataFrame:
     """Kafka's columns as bronze's: key, value and headers as they came; `_ingested_at` is the driver's clock, for people.
 
-    `label` is their `_topic`: the name of the topic, and another one after it was deleted and made anew.
+    `label` is their `_topic`: the name of the topic, and another one after it was deleted and created again.
     """
     return records.select(
         "key",
@@ -43,7 +43,7 @@ def with_coordinates(records: DataFrame, label: str, batch: int) -> DataFrame:
     )
 
 
-class Stream(KeptQuery):
+class Stream(SupervisedQuery):
     """A query that copies one topic to one table."""
 
     def __init__(self, spark: SparkSession, settings: Settings, table: Table, *, available_now: bool, starting_offsets: str | None) -> None:
@@ -55,14 +55,14 @@ class Stream(KeptQuery):
         self._spark, self._settings, self._starting_offsets = spark, settings, starting_offsets
         self._limit, self._batch, self._last_batch = FIRST, 0, -1
 
-    def told(self, now: float) -> dict[str, Any]:
-        """What the heartbeat says of it; `now` is of the clock of `pace`."""
-        told = self._how()
+    def status(self, now: float) -> dict[str, Any]:
+        """Its status for the heartbeat; `now` is of the clock of `pace`."""
+        status = self._state()
         if self.reached is not None and self.pace.arrived:
             records, seconds = self.pace.lag(now, self.reached)
             if not records:
                 self._progressed = time.time()
-            told |= {
+            status |= {
                 "pace": self.pace.state(now, self.reached),
                 "batch": self._batch,
                 "offsets": self.reached,
@@ -72,7 +72,7 @@ class Stream(KeptQuery):
                 "processing_rate": round(self.pace.processing_rate(now), 1),
                 "limit": self._limit,
             }
-        return told | {"progressed_at": self._progressed}
+        return status | {"progressed_at": self._progressed}
 
     def _follow(self, query: StreamingQuery) -> None:
         """Take note of the last batch that ended."""
@@ -90,20 +90,20 @@ class Stream(KeptQuery):
         limit = next_limit(self._limit, records, seconds)
         if limit != self._limit and not self._available_now:
             log.info("%s: %d records took %.1f s; from now on at most %d a batch", self.table.name, records, seconds, limit)
-            self._limit, self._is_changing = limit, True  # no batch begins before the query has started anew
+            self._limit, self._is_changing = limit, True  # no batch begins before the query has started again
 
     def _reach(self, offsets: Positions) -> None:
         self.reached = {int(number): offset for number, offset in offsets.items()}
 
     def _open(self) -> StreamingQuery:
-        """Start the query where its checkpoint stands. Raises LedgerError when it must not go on by itself."""
+        """Start the query where its checkpoint stands. Raises LedgerError when it must not resume by itself."""
         make_topics(self._settings, [self.topic])
         checkpoint = open_checkpoint(self._settings, self.table, self.topic, self._starting_offsets)
         self._last_batch, self._starting_offsets = -1, None  # `latest` given twice would skip what came in between
         written = additions.count_written(self._settings, self.table)
         self._reach(checkpoint.resumes_at(written))
-        lift = additions.lift(self._settings, self.table)  # nobody else writes while this application holds the lease
-        log.info("%s: batches from %d, starting at %s", self.table.name, checkpoint.first_batch + lift, checkpoint.starting_offsets)
+        offset = additions.batch_offset(self._settings, self.table)  # nobody else writes while this application holds the lease
+        log.info("%s: batches from %d, starting at %s", self.table.name, checkpoint.first_batch + offset, checkpoint.starting_offsets)
         records = (
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.broker())
@@ -120,22 +120,22 @@ class Stream(KeptQuery):
         trigger: dict[str, Any] = (
             {"availableNow": True} if self._available_now else {"processingTime": f"{TRIGGER_SECONDS * 1000:.0f} milliseconds"}
         )
-        return writer.trigger(**trigger).foreachBatch(self._guarded(self._append(checkpoint, lift))).start()
+        return writer.trigger(**trigger).foreachBatch(self._guarded(self._append(checkpoint, offset))).start()
 
-    def _append(self, checkpoint: Checkpoint, lift: int) -> Batch:
+    def _append(self, checkpoint: Checkpoint, offset: int) -> Batch:
         def append(records: DataFrame, number: int) -> None:
             confirm_topic(self._settings, self.topic, checkpoint)
             count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
             if large.is_large(self._settings, self.topic, planned):
-                self._append_large(checkpoint, planned, count, count + lift)
+                self._append_large(checkpoint, planned, count, count + offset)
             else:
-                rows = with_coordinates(records, checkpoint.label, count + lift)
+                rows = with_coordinates(records, checkpoint.label, count + offset)
                 if checkpoint.may_replay(number):
                     known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
                     rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
                 most = sum(map(len, planned.values()))
-                sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), batch=count + lift, at_most=most)
-            self._batch = count + lift
+                sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), batch=count + offset, at_most=most)
+            self._batch = count + offset
 
         return append
 

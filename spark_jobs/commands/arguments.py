@@ -17,7 +17,7 @@ from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import SERVICES
 
 TOPICS = tuple(topic.name for topic in topics.TOPICS)
-_TENDED = tuple(table.name for table in tables.EVERY)
+_MAINTAINED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
 _QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
 _OBEYING = "end when somebody wants anything later than this; by default: than its start"
@@ -106,7 +106,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     audit = jobs.add_parser("audit", help=about["audit"])
     audit.add_argument("--as-of", type=_whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
     maintenance = jobs.add_parser("maintenance", help=about["maintenance"])
-    maintenance.add_argument("--tables", nargs="+", choices=_TENDED, default=_TENDED, metavar="TABLE", help="only these tables")
+    maintenance.add_argument("--tables", nargs="+", choices=_MAINTAINED, default=_MAINTAINED, metavar="TABLE", help="only these tables")
     maintenance.add_argument(
         "--wait",
         type=_whole,

@@ -43,7 +43,7 @@ def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_accept(settings: Settings, options: argparse.Namespace) -> None:
-    """Accept that Kafka has lost offsets of a topic, that it was made anew, or that one record is given up. Starts no JVM."""
+    """Accept that Kafka has lost offsets of a topic, that it was created again, or that one record is given up. Starts no JVM."""
     from spark_jobs.bronze import acceptance
 
     acceptance.check_place(options.partition, options.offset)

@@ -43,7 +43,7 @@ def _stopped(settings: Settings, options: argparse.Namespace, job: str) -> Itera
             yield
     finally:
         asked = desired_state.read_wanted(settings, LIVE)
-        if might_run and asked.state == desired_state.STAND_STILL and asked.who in _OURS:
+        if might_run and asked.state == desired_state.STOPPED and asked.who in _OURS:
             desired_state.ask(settings, LIVE, desired_state.RUN, f"run {job}", "")
             log.info("live processing may run again: the DAG live_queries starts it, or run live")
 

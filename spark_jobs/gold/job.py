@@ -16,7 +16,7 @@ from spark_jobs import control
 from spark_jobs.gold.changes import Change, hold_changes
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import leases, sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn
@@ -187,8 +187,7 @@ def record(settings: Settings, run_id: str) -> None:
     versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in tables.FOLLOWERS}
     runs = control.gold_runs(settings)
     newest = {row["table"]: (json.loads(row["_read_versions"]), row["last_batch"]) for row in runs}
-    if all(newest.get(table.name) == (versions, last) for table in tables.GOLD):  # a batch of nothing but bad rows changes no version
-        return
+    is_new = any(newest.get(table.name) != (versions, last) for table in tables.GOLD)  # a batch of bad rows alone changes no version
     common = {
         "run_id": run_id,
         "job": JOB,
@@ -198,7 +197,10 @@ def record(settings: Settings, run_id: str) -> None:
         "finished_at": control.later_than((row["finished_at"] for row in runs), datetime.now(UTC)),
         "_read_versions": json.dumps(versions),
     }
-    rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in tables.GOLD]
+    made = tables.GOLD if is_new else ()
+    rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in made]
     kill_point("before batches of gold")
-    control.append(settings, tables.BATCHES, rows)
+    with leases.hold(settings, [tables.BATCHES], owner="gold"):
+        if rows:
+            control.append_held(settings, tables.BATCHES, rows)
     kill_point("after batches of gold")

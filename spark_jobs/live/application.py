@@ -1,4 +1,4 @@
-"""The live application: the intake and the live queries in one process, until told to stop."""
+"""The live application: the intake and the live queries in one process, until asked to stop."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from spark_jobs.runtime.session import jvm_of
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, run_loop
 from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
-from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.service.query_loop import SupervisedQuery
 from spark_jobs.service.services import LIVE as LIVE_SERVICE
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ class Start:
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.Beside) -> None:
-    """Run the live queries until told to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
+def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.SideWork) -> None:
+    """Run the live queries until asked to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
 
     The caller holds the leases of the live tables, which exist. Raises SettingsError, before anything is written, when the state of
     a query is not of the present code; with `available_now` LedgerError when a query failed.
@@ -37,18 +37,18 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
     heart.beat(jvm=identify(jvm_of(spark)))
     intake = Intake(spark, settings, available_now=start.available_now)
-    lives = [Live(spark, settings, query, intake, available_now=start.available_now) for query in QUERIES]
-    stages: list[list[KeptQuery]] = [[intake], [*lives]] if start.available_now else [[intake, *lives]]
+    queries = [Live(spark, settings, query, intake, available_now=start.available_now) for query in QUERIES]
+    stages: list[list[SupervisedQuery]] = [[intake], [*queries]] if start.available_now else [[intake, *queries]]
 
-    def look(is_stopping: bool) -> None:
-        told = {query.name: query.told(time.monotonic()) for query in (intake, *lives)}
-        heart.beat(state=STOPPING if is_stopping else RUNNING, topics=told)
+    def report(is_stopping: bool) -> None:
+        status = {query.name: query.status(time.monotonic()) for query in (intake, *queries)}
+        heart.beat(state=STOPPING if is_stopping else RUNNING, topics=status)
         if not is_stopping:
             upkeep.serve()
 
     try:
         for stage in stages:
-            if not run_loop.live(stage, look, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != start.obeyed):
+            if not run_loop.run(stage, report, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != start.obeyed):
                 log.info("live stopped on request")
                 return
             if failed := [query for query in stage if query.error]:

@@ -26,7 +26,7 @@ from spark_jobs.live import checkpoints, intake, offset_logs, places
 from spark_jobs.live.queries import INTAKE, LiveQuery
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
-from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.service.query_loop import SupervisedQuery
 from spark_jobs.silver import batches
 from spark_jobs.silver.events import judge_by_present_rules
 
@@ -36,30 +36,30 @@ _judge = partial(judge_by_present_rules, topic=TRANSACTIONS)
 
 INTAKE_SECONDS = 1.5
 _SURELY_KEPT = timedelta(days=LEAST_FILE_DAYS - MARGIN_DAYS)
-_LOOK_SECONDS = 5.0  # between two looks at what waits, which read a log
+_COUNT_SECONDS = 5.0  # between two counts of the waiting rows, each of which reads a log
 _NEWEST = Template("select max(event_at) as newest from t where _batch <= $done")
 Trigger = dict[str, Any]
 
 
-class _LiveStream(KeptQuery):
-    """What the intake and the live queries have in common: their trigger, and how the heartbeat tells of them."""
+class _LiveStream(SupervisedQuery):
+    """What the intake and the live queries have in common: their trigger, and their status for the heartbeat."""
 
     def __init__(self, spark: SparkSession, settings: Settings, name: str, source: Table, seconds: float, *, available_now: bool) -> None:
         super().__init__(name, available_now=available_now)
         self._spark, self._settings, self._source, self._seconds = spark, settings, source, seconds
         self._last, self._reached, self._dropped, self._watermark = (-1, ""), 0, 0, ""
-        self._looked_at, self._waiting = 0.0, 0
+        self._counted_at, self._waiting = 0.0, 0
 
-    def told(self, now: float) -> dict[str, Any]:
+    def status(self, now: float) -> dict[str, Any]:
         """State, last batch, the watermark, and how many rows of the table that it reads wait."""
-        told = self._how()
+        status = self._state()
         if self._last[0] >= 0:
-            if now - self._looked_at > _LOOK_SECONDS:
-                self._looked_at, self._waiting = now, _rows_since(self._source.path(self._settings), self._reached)
+            if now - self._counted_at > _COUNT_SECONDS:
+                self._counted_at, self._waiting = now, _rows_since(self._source.path(self._settings), self._reached)
             if not self._waiting:
                 self._progressed = time.time()
-            told |= {"batch": self._last[0], "lag_records": self._waiting, "watermark": self._watermark, "dropped_rows": self._dropped}
-        return told | {"progressed_at": self._progressed}
+            status |= {"batch": self._last[0], "lag_records": self._waiting, "watermark": self._watermark, "dropped_rows": self._dropped}
+        return status | {"progressed_at": self._progressed}
 
     def _trigger(self) -> Trigger:
         return {"availableNow": True} if self._available_now else {"processingTime": f"{self._seconds * 1000:.0f} milliseconds"}
@@ -98,7 +98,7 @@ class Intake(_LiveStream):
         # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
         folder = places.root(self._settings) / self.name
         shutil.rmtree(folder, ignore_errors=True)
-        # Upkeep spares no commits for live, which may stand still for as long as one likes: those that it may have removed are not read.
+        # Upkeep spares no commits for live, which may be stopped for any time: those that it may have removed are not read.
         start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
         take = batches.take_new(self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, _judge, self._begun)
@@ -151,7 +151,7 @@ class Live(_LiveStream):
         """
         if self.error is not None and self.is_idle:
             return False
-        return not self._intake.is_at_rest or has_changes_from(LIVE_TRANSACTIONS.path(self._settings), self._reached)
+        return not self._intake.is_drained or has_changes_from(LIVE_TRANSACTIONS.path(self._settings), self._reached)
 
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)

@@ -1,7 +1,7 @@
-"""What operators want of a service: that it runs, stands still or starts again. One small file, which applications and supervisors obey.
+"""The desired state of a service: that it runs, is stopped, or starts again. One small file, which applications and supervisors obey.
 
-An application compares the file with what it was when it started: whatever was asked since ends it gracefully, behind the batch
-under way. So one that is started by hand while the service is to stand still runs.
+An application compares the file with what it was when it started: any later request ends it gracefully, after the current
+batch. So an application that is started by hand runs, although the service is stopped.
 """
 
 import json
@@ -22,10 +22,10 @@ from spark_jobs.service.services import Service
 
 log = logging.getLogger(__name__)
 
-RUN, STAND_STILL = "run", "stand still"
+RUN, STOPPED = "run", "stand still"
 ACTIONS = ("status", "stop", "restart")
 _FILE = "wanted.json"
-# What a topic or query may say of itself; bronze knows no watermark, and not every query a rate.
+# The measures of a topic or query, as far as it has them: bronze has no watermark, and not every query a rate.
 _MEASURES = {
     "batch": "batch {}",
     "lag_records": "{} records wait",
@@ -39,7 +39,7 @@ _MEASURES = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What somebody asked for last; `number` is another one for each time."""
+    """The last request; each has another `number`."""
 
     state: str = RUN
     number: str = ""
@@ -47,13 +47,13 @@ class Wanted:
     why: str = ""
     asked_at: str = ""
 
-    def told(self) -> str:
-        """Who asked for it, when and why."""
+    def origin(self) -> str:
+        """Who requested it, when and why."""
         return f"{self.who} at {self.asked_at}{f': {self.why}' if self.why else ''}"
 
 
 def read_wanted(settings: Settings, service: Service) -> Wanted:
-    """What is wanted; that it runs where nobody ever said anything."""
+    """The desired state: that it runs where nothing was ever requested."""
     file = service.folder(settings) / _FILE
     try:
         return Wanted(**json.loads(file.read_text()))
@@ -71,26 +71,26 @@ def ask(settings: Settings, service: Service, state: str, who: str, why: str) ->
 
 
 def run(settings: Settings, service: Service, action: str, who: str, why: str, wait_seconds: float) -> None:
-    """Stop or restart a service gracefully, or say how it does; the answer goes to the log, a line an application and a topic or query.
+    """Stop or restart a service gracefully, or log its status: a line for each application, and for each of its topics or queries.
 
     Returns once every application has ended (stop), or one has started since (restart).
     Raises LedgerError when that takes longer than `wait_seconds`.
     """
     if action == "status":
-        _tell(settings, service)
+        _log_status(settings, service)
         return
     before = {beat.facts["process"]["pid"] for beat in heartbeat.read(settings, service) if beat.is_alive()}
-    ask(settings, service, STAND_STILL if action == "stop" else RUN, who, why)
+    ask(settings, service, STOPPED if action == "stop" else RUN, who, why)
     deadline = time.monotonic() + wait_seconds
     while left := [beat for beat in heartbeat.read(settings, service) if beat.is_alive() and beat.facts["process"]["pid"] in before]:
         if time.monotonic() >= deadline:
             raise LedgerError(
-                f"{left[0].who()} was asked to end and still runs after {wait_seconds:.0f} s: it ends behind the batch under way; "
+                f"{left[0].who()} was asked to end and still runs after {wait_seconds:.0f} s: it ends after the current batch; "
                 "wait, or end it: a batch that is cut short is repeated"
             )
         time.sleep(0.2)
     if action == "stop":
-        log.info("%s stands still (%d applications ended) until somebody asks for a restart", service.name, len(before))
+        log.info("%s is stopped (%d applications ended) until a restart is requested", service.name, len(before))
         return
     while not any(_is_new(beat, before) for beat in heartbeat.read(settings, service)):
         if time.monotonic() >= deadline:
@@ -99,17 +99,17 @@ def run(settings: Settings, service: Service, action: str, who: str, why: str, w
             )
         time.sleep(0.2)
     log.info("%s starts again", service.name)
-    _tell(settings, service)
+    _log_status(settings, service)
 
 
 def _is_new(beat: Heartbeat, before: set[int]) -> bool:
     return beat.is_alive() and beat.facts["process"]["pid"] not in before
 
 
-def _tell(settings: Settings, service: Service) -> None:
+def _log_status(settings: Settings, service: Service) -> None:
     wanted, now = read_wanted(settings, service), time.time()
     if wanted.number:
-        log.info("wanted: %s, asked for by %s", wanted.state, wanted.told())
+        log.info("desired state: %s, requested by %s", wanted.state, wanted.origin())
     beats = heartbeat.read(settings, service)
     if not beats:
         log.info("no application of %s has run on %s", service.name, settings.checkpoints)
@@ -125,10 +125,10 @@ def lines_of(beat: Heartbeat, now: float) -> list[str]:
         return [f"{beat.who()}: ended {beat.age(now):.0f} s ago or later: {error}"]
     wrong = beat.what_is_wrong(now)
     itself = f"{beat.who()}: {wrong or beat.state}, last heartbeat {beat.age(now):.0f} s ago"
-    return [itself, *(f"{name}: {_told_of(part, now)}" for name, part in beat.parts.items())]
+    return [itself, *(f"{name}: {_status_of(part, now)}" for name, part in beat.parts.items())]
 
 
-def _told_of(part: Mapping[str, Any], now: float) -> str:
+def _status_of(part: Mapping[str, Any], now: float) -> str:
     if part.get("error"):
         return f"fails ({part['failures']} times, next try in {max(0, part['next_try_at'] - now):.0f} s): {part['error']}"
     measures = ", ".join(text.format(part[measure]) for measure, text in _MEASURES.items() if part.get(measure) is not None)

@@ -1,4 +1,4 @@
-"""A streaming query of a long-running application, started again when it fails, whatever the application's other queries do."""
+"""A streaming query of a long-running application, started again when it fails, independently of the other queries."""
 
 import logging
 import time
@@ -15,14 +15,14 @@ from spark_jobs.runtime.errors import LedgerError, first_line, line_with_cause
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds between two tries of a query that fails; doubled each time
-_STEADY_SECONDS = 30  # a query of a quiet source that has not failed for so long is well again
+_STEADY_SECONDS = 30  # a query of a quiet source that has not failed for so long has recovered
 _WAIT_SECONDS = 60
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"  # Spark's PROXY_ERROR
 Batch = Callable[[DataFrame, int], None]  # rows, number
 
 
-class KeptQuery(ABC):
-    """A query that goes on. `look` is called about once a second, always by the same thread."""
+class SupervisedQuery(ABC):
+    """A query that is started again when it fails. `poll` is called about once a second, always by the same thread."""
 
     def __init__(self, name: str, *, available_now: bool) -> None:
         self.name = name
@@ -30,9 +30,9 @@ class KeptQuery(ABC):
         self._available_now = available_now
         self._query: StreamingQuery | None = None
         self._opening: Future[StreamingQuery] | None = None
-        self._has_ended = False  # seen by `look`, with its error
+        self._has_ended = False  # seen by `poll`, with its error
         self._refused: LedgerError | None = None  # why its last batch was, in our words: Spark wraps them in its own
-        self._is_held = self._is_changing = False  # no batch begins any more; none but in a query with other options
+        self._is_paused = self._is_changing = False  # no batch begins any more; none but in a query with other options
         self._is_waiting = self._is_stopping = False  # a batch that must not begin waits for its query to be stopped; it is being stopped
         self._failures, self._next_try = 0, 0.0
         self._opened_at = self._progressed = time.time()
@@ -46,8 +46,8 @@ class KeptQuery(ABC):
         """Take note of the last batch that ended."""
 
     @abstractmethod
-    def told(self, now: float) -> dict[str, Any]:
-        """What the heartbeat says of it; `now` is of the monotonic clock."""
+    def status(self, now: float) -> dict[str, Any]:
+        """Its status for the heartbeat; `now` is of the monotonic clock."""
 
     @property
     def is_done(self) -> bool:
@@ -61,13 +61,13 @@ class KeptQuery(ABC):
             return False
         return self._query is None or self._is_waiting or not self._query.isActive or not self._query.status["isTriggerActive"]
 
-    def look(self, pool: Executor) -> None:
-        """See how the query does; start it, or start it again, when it is time to. Opening may wait for others: a thread of `pool` does."""
+    def poll(self, pool: Executor) -> None:
+        """Check the query; start it, or start it again, when that is due. A thread of `pool` opens it: opening may wait for others."""
         if self._opening is not None:
             if self._opening.done():
                 self._opened(self._opening)
         elif self._query is None:
-            if time.time() >= self._next_try and not self._is_held and not self.is_done:
+            if time.time() >= self._next_try and not self._is_paused and not self.is_done:
                 self._is_waiting = self._is_stopping = False
                 self._refused = None
                 self._opening = pool.submit(self._open)
@@ -86,17 +86,17 @@ class KeptQuery(ABC):
 
     @property
     def is_behind(self) -> bool:
-        """Whether a stop should let it go on, because queries of the same application have yet to bring what belongs together."""
+        """Whether a stop should wait for it: it has yet to write what other queries of the application have written."""
         return False
 
-    def hold(self) -> None:
-        """Let no batch begin any more."""
-        self._is_held = True
+    def pause(self) -> None:
+        """Begin no further batch."""
+        self._is_paused = True
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether no batch is under way, and none will begin."""
-        return (self._is_held or self.is_done) and self.is_idle
+        return (self._is_paused or self.is_done) and self.is_idle
 
     def stop(self) -> None:
         """End the query now; a batch that is cut short is repeated at the next start."""
@@ -106,8 +106,8 @@ class KeptQuery(ABC):
         if self._query is not None:
             self._query.stop()
 
-    def _how(self) -> dict[str, Any]:
-        """The part of `told` that every query has."""
+    def _state(self) -> dict[str, Any]:
+        """The part of `status` that every query has."""
         if self.error is not None:
             return {"state": "failing", "error": self._line(), "failures": self._failures, "next_try_at": self._next_try}
         return {"state": "running" if self._query is not None else "starting"}
@@ -121,7 +121,7 @@ class KeptQuery(ABC):
 
         def guarded(rows: DataFrame, number: int) -> None:
             try:
-                while self._is_held or self._is_changing:
+                while self._is_paused or self._is_changing:
                     self._is_waiting = True
                     rows.sparkSession.sparkContext._jvm.java.lang.Thread.sleep(_WAIT_SECONDS * 1000)  # type: ignore[union-attr]
                 take(rows, number)

@@ -1,4 +1,4 @@
-"""The life of an application of queries: it runs until all is done, somebody wants it to end, or a signal comes."""
+"""The run loop of an application of queries: it ends when all queries are done, on request, or on a signal."""
 
 import gc
 import logging
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
-from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.service.query_loop import SupervisedQuery
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ _BATCH_SECONDS = 120  # how long a stop waits for the batch under way
 _COLLECT_SECONDS = 60
 
 
-class Beside(Protocol):
-    """Work that an application does beside its queries, in a thread of its own."""
+class SideWork(Protocol):
+    """Work of an application in a thread of its own, beside its queries."""
 
     def serve(self) -> None:
         """Start what is asked for, if anything is; returns at once. Called about twice a second."""
@@ -29,10 +29,10 @@ class Beside(Protocol):
         """Finish the step under way and begin no other."""
 
 
-def live(queries: Sequence[KeptQuery], look: Callable[[bool], None], must_end: Callable[[], bool]) -> bool:
-    """Look after queries until all are done (true), or a signal (SIGTERM, SIGINT) or `must_end` ends them behind their batches (false).
+def run(queries: Sequence[SupervisedQuery], report: Callable[[bool], None], must_end: Callable[[], bool]) -> bool:
+    """Poll queries until all are done (true), or a signal (SIGTERM, SIGINT) or `must_end` ends them after the current batches (false).
 
-    `look(is_stopping)` is called about twice a second, behind a look at every query. A batch that takes longer than two minutes is
+    `report(is_stopping)` is called about twice a second, after every query was polled. A batch that takes longer than two minutes is
     cut short; it is repeated at the next start.
 
     Once a minute Python's garbage is collected. What a batch made in the JVM (plans, mostly) lives until Python drops the objects that
@@ -40,17 +40,17 @@ def live(queries: Sequence[KeptQuery], look: Callable[[bool], None], must_end: C
     """
     with _signals() as stopping, ThreadPoolExecutor(len(queries)) as pool:
 
-        def look_at_all(is_stopping: bool) -> None:
+        def poll_all(is_stopping: bool) -> None:
             for query in queries:
-                query.look(pool)
-            look(is_stopping)
+                query.poll(pool)
+            report(is_stopping)
 
         collected_at = time.monotonic()
         try:
             while not all(query.is_done for query in queries):
-                look_at_all(False)
+                poll_all(False)
                 if stopping or must_end():
-                    _finish_batches(queries, look_at_all)
+                    _finish_batches(queries, poll_all)
                     return False
                 if time.monotonic() - collected_at >= _COLLECT_SECONDS:
                     gc.collect()
@@ -62,7 +62,7 @@ def live(queries: Sequence[KeptQuery], look: Callable[[bool], None], must_end: C
                 query.stop()
 
 
-def _finish_batches(queries: Sequence[KeptQuery], look: Callable[[bool], None]) -> None:
+def _finish_batches(queries: Sequence[SupervisedQuery], poll_all: Callable[[bool], None]) -> None:
     """Wait for the batches under way, and let no other begin but where a query is behind another one."""
     log.info("asked to stop: the batches under way are finished")
     deadline = time.monotonic() + _BATCH_SECONDS
@@ -70,10 +70,10 @@ def _finish_batches(queries: Sequence[KeptQuery], look: Callable[[bool], None]) 
         is_over = time.monotonic() >= deadline
         for query in queries:
             if is_over or not query.is_behind:
-                query.hold()
-        if is_over or all(query.is_at_rest for query in queries):
+                query.pause()
+        if is_over or all(query.is_drained for query in queries):
             return
-        look(True)
+        poll_all(True)
         time.sleep(0.1)
 
 

@@ -66,9 +66,9 @@ class Supervisor:
         beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat and beat.is_alive():
             return self._watch(beat, now)
-        if wanted.state == desired_state.STAND_STILL:
+        if wanted.state == desired_state.STOPPED:
             to_do = f"trigger {self._service.control_dag} with restart to go on"
-            return self._tell("itself", f"stands still: asked for by {wanted.told()}; {to_do}")
+            return self._tell("itself", f"stands still: asked for by {wanted.origin()}; {to_do}")
         if self._coming_since is not None and not self._has_ended(beat) and now - self._coming_since < FIRST_SECONDS:
             return []
         if self._is_ours:

@@ -33,18 +33,18 @@ _WRITING = {
 
 
 def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSession], who: str, wait_seconds: float) -> list[Report]:
-    """Tend these tables, as far as they exist, and say of each what was done; `start` makes a session, if one is needed.
+    """Maintain these tables, as far as they exist, and say of each what was done; `start` makes a session, if one is needed.
 
     Waits at most `wait_seconds` for whoever holds a table. Raises LedgerError that names every table of which the upkeep failed,
-    after all others were tended.
+    after all others were maintained.
     """
     session = cache(start)
     present = [table for table in tables if table_upkeep.exists(settings, table)]
     served = [table for table in present if table in (*BRONZE, *LIVE)]
-    reports = _tend_served(settings, served, session, who, wait_seconds)
+    reports = _maintain_served(settings, served, session, who, wait_seconds)
     for table in present:
         if table not in served:
-            reports.append(_tend(settings, table, session, wait_seconds))
+            reports.append(_maintain(settings, table, session, wait_seconds))
             log.info("%s", reports[-1])
     if QUALITY_RESULTS in tables:
         expiry.remove_expired_reports(settings, table_upkeep.utc_now())
@@ -53,7 +53,7 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
     return reports
 
 
-def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession], wait_seconds: float) -> Report:
+def _maintain(settings: Settings, table: Table, session: Callable[[], SparkSession], wait_seconds: float) -> Report:
     try:
         if table_upkeep.plan(settings, table):
             session()  # now: a JVM takes long to start, and others may want the table meanwhile
@@ -62,7 +62,7 @@ def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession],
                 retention.bring_up_to_date(settings, [table])
             else:
                 expiry.remove_rows(settings, table, table_upkeep.utc_now())
-            return table_upkeep.tend(settings, table, session, table_upkeep.utc_now(), _WRITING.get(table, {}))
+            return table_upkeep.maintain(settings, table, session, table_upkeep.utc_now(), _WRITING.get(table, {}))
     except LeaseHeld as error:
         return Report(table.name, error=str(error))
     except Exception as error:
@@ -70,10 +70,10 @@ def _tend(settings: Settings, table: Table, session: Callable[[], SparkSession],
         return Report(table.name, error=f"upkeep failed: {type(error).__name__}: {first_line(error)}")
 
 
-def _tend_served(
+def _maintain_served(
     settings: Settings, tables: Sequence[Table], session: Callable[[], SparkSession], who: str, wait_seconds: float
 ) -> list[Report]:
-    """What nobody holds is tended here; for the rest the application that writes it is asked. What comes free meanwhile is taken."""
+    """What nobody holds is maintained here; for the rest the application that writes it is asked. What comes free meanwhile is taken."""
     deadline = time.monotonic() + wait_seconds
     reports: dict[str, Report] = {}
     request: bronze_upkeep.Request | None = None
@@ -83,7 +83,7 @@ def _tend_served(
                 reports |= bronze_upkeep.answers(settings, request)
             for table in tables:
                 if table.name not in reports and _is_free(settings, table):
-                    reports[table.name] = _tend(settings, table, session, wait_seconds=0)
+                    reports[table.name] = _maintain(settings, table, session, wait_seconds=0)
             waiting = [table for table in tables if table.name not in reports]
             if not waiting or time.monotonic() >= deadline:
                 break

@@ -119,7 +119,7 @@ def serve(spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> N
 
 
 def finish(settings: Settings, wait_seconds: float = FINISH_SECONDS) -> None:
-    """Let the table end that is being tended, if it does in time, and begin no other: what is left is done by who comes next."""
+    """Finish the table that is being maintained, if that takes not too long, and begin no other: the next application does the rest."""
     working = _working.pop(_folder(settings), None)
     if working and working.is_alive():
         log.info("waiting for the upkeep under way")
@@ -136,7 +136,7 @@ def _work(spark: SparkSession, settings: Settings, request: Request, tables: Ite
             log.info("upkeep of %s: the request of %s was withdrawn", table.name, request.who)
             return
         try:
-            report = table_upkeep.tend(settings, table, lambda: spark, table_upkeep.utc_now())
+            report = table_upkeep.maintain(settings, table, lambda: spark, table_upkeep.utc_now())
             log.info("upkeep for %s: %s", request.who, report)
         except Exception as error:
             log.info("where upkeep failed:", exc_info=True)

@@ -25,7 +25,8 @@ from spark_jobs.lake.versions import is_upkeep
 from spark_jobs.releases import releases
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.upkeep.versions_in_use import Spared, spared
+from spark_jobs.upkeep import versions_in_use
+from spark_jobs.upkeep.versions_in_use import VersionsInUse
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Report:
         return asdict(self)
 
 
-def tend(
+def maintain(
     settings: Settings, table: Table, session: Callable[[], SparkSession], now: datetime, writing: Mapping[str, str] = MappingProxyType({})
 ) -> Report:
     """Join a table's small files, then remove what nobody needs.
@@ -82,7 +83,7 @@ def tend(
     """
     begun, before = monotonic(), _size(settings, table)
     joined = _join_control(settings, table) if table.layer == "control" else _join(settings, table, session, writing)
-    after, keep = _size(settings, table), spared(settings, table, now)
+    after, keep = _size(settings, table), versions_in_use.find(settings, table, now)
     waits = waits_for(settings, table, keep, now)
     kill_point(f"before removing files of {table.name}")
     removed, removed_bytes = (0, 0) if waits else remove_files(settings, table, keep, now)
@@ -109,7 +110,7 @@ def plan(settings: Settings, table: Table) -> list[list[compaction.DataFile]]:
     return compaction.plan(compaction.files_of(settings, table), compaction.target_bytes(table), released)
 
 
-def waits_for(settings: Settings, table: Table, keep: Spared, now: datetime) -> str | None:
+def waits_for(settings: Settings, table: Table, keep: VersionsInUse, now: datetime) -> str | None:
     """Why no file may be removed yet: a stream has not taken commits whose files have lived out their time. None when there is none."""
     path = table.path(settings)
     old = log_files.read_log(path).newest_before(_uncovered(settings, table, now))
@@ -122,8 +123,8 @@ def waits_for(settings: Settings, table: Table, keep: Spared, now: datetime) -> 
     return f"no file is removed before {reader} has taken version {waiting}, which is older than files are kept: run {reader}"
 
 
-def remove_files(settings: Settings, table: Table, keep: Spared, now: datetime) -> tuple[int, int]:
-    """Delete data files that no version needs that is spared or young, and those of writers that died; returns number and bytes.
+def remove_files(settings: Settings, table: Table, keep: VersionsInUse, now: datetime) -> tuple[int, int]:
+    """Delete data files that no version needs that is in use or young, and those of writers that died; returns number and bytes.
 
     A file goes when it has been out of the table for longer than `delta.deletedFileRetentionDuration`, or was never in it and is as
     old. Deletion vectors and files of other kinds stay.
@@ -149,8 +150,8 @@ def remove_files(settings: Settings, table: Table, keep: Spared, now: datetime) 
     return len(removed), sum(removed)
 
 
-def clean_log(settings: Settings, table: Table, keep: Spared, now: datetime) -> int:
-    """Delete the commits before all that is spared or young; returns how many."""
+def clean_log(settings: Settings, table: Table, keep: VersionsInUse, now: datetime) -> int:
+    """Delete the commits before all that is in use or young; returns how many."""
     path = table.path(settings)
     history = log_files.read_log(path)
     days = LEAST_LOG_DAYS if table.layer == "control" else _retention(DeltaTable(str(path))).days
@@ -178,8 +179,8 @@ def _join_control(settings: Settings, table: Table) -> int:
     small = [file for file in compaction.files_of(settings, table) if file.bytes < target // 2]
     if len(small) <= _MOST_SMALL_CONTROL_FILES:
         return 0
-    told = delta.optimize.compact(target_size=target, max_concurrent_tasks=1, commit_properties=CommitProperties())
-    return int(told["numFilesRemoved"])
+    metrics = delta.optimize.compact(target_size=target, max_concurrent_tasks=1, commit_properties=CommitProperties())
+    return int(metrics["numFilesRemoved"])
 
 
 def _size(settings: Settings, table: Table) -> tuple[int, int]:
@@ -194,8 +195,8 @@ def _uncovered(settings: Settings, table: Table, now: datetime) -> datetime:
 
 def _retention(delta: DeltaTable) -> timedelta:
     """For how long files that were replaced stay: as the table's property says, and never shorter than Delta's own seven days."""
-    told = re.fullmatch(r"interval (\d+) days?", delta.metadata().configuration.get("delta.deletedFileRetentionDuration") or "")
-    return timedelta(days=max(int(told[1]) if told else 0, LEAST_FILE_DAYS))
+    found = re.fullmatch(r"interval (\d+) days?", delta.metadata().configuration.get("delta.deletedFileRetentionDuration") or "")
+    return timedelta(days=max(int(found[1]) if found else 0, LEAST_FILE_DAYS))
 
 
 def _remove(file: Path) -> int | None:

@@ -19,18 +19,18 @@ from spark_jobs.runtime.settings import Settings
 
 
 @dataclass(frozen=True)
-class Spared:
+class VersionsInUse:
     """The versions of a table that are still opened, and the first commit that the stream behind it has yet to take, if any."""
 
     versions: tuple[int, ...]
     unread_from: int | None
 
 
-def spared(settings: Settings, table: Table, now: datetime) -> Spared:
+def find(settings: Settings, table: Table, now: datetime) -> VersionsInUse:
     """What must stay of a table, as things are now. The caller holds the table's lease, or only asks."""
     head = DeltaTable(str(table.path(settings))).version()
     first = unread_from(settings, table)
-    return Spared(tuple(sorted(_opened(settings, table, now))), first if first is not None and first <= head else None)
+    return VersionsInUse(tuple(sorted(_opened(settings, table, now))), first if first is not None and first <= head else None)
 
 
 def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:

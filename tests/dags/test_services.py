@@ -79,7 +79,7 @@ def test_an_application_of_the_version_before_is_found_where_it_was(home: Path) 
     found = heartbeat.read_one(read_settings(), INGESTION, "bronze")
     assert found
     assert (found.is_alive(), found.parts) == (True, {"customers": {"state": "running", "batch": 7}})
-    assert desired_state.read_wanted(read_settings(), INGESTION).state == desired_state.STAND_STILL
+    assert desired_state.read_wanted(read_settings(), INGESTION).state == desired_state.STOPPED
 
 
 @EACH

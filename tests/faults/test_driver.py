@@ -95,7 +95,7 @@ def test_it_stops_behind_its_batch_and_starts_again_when_asked(settings: Setting
     epoch = watched.beat().facts["epoch"]
     stopped = job("ingestion stop --who ann --why upgrade")
     assert stopped.returncode == 0, stopped.stderr
-    assert "ingestion stands still (1 applications ended)" in stopped.stderr
+    assert "ingestion is stopped (1 applications ended)" in stopped.stderr
     assert (watched.beat().state, watched.beat().facts["exit_code"]) == (heartbeat.ENDED, 0)
     for topic in harness.TOPICS:  # no batch was cut short: what was planned is committed
         folder = next((settings.checkpoints / "bronze" / topic).glob("*/offsets")).parent
@@ -124,7 +124,7 @@ def test_one_topic_that_fails_stops_no_other_and_goes_on_once_it_is_accepted(set
     harness.await_commits(settings, 2)
     assert any("accounts fails: topic accounts: found none at" in line for line in watched.lines)
     ensure_topics(settings.broker())
-    await_that(lambda: "it was deleted and made anew" in said())
+    await_that(lambda: "it was deleted and created again" in said())
     accepted = job("accept --topic accounts --who ann --why rebuilt")
     assert accepted.returncode == 0, accepted.stderr
     producer = Producer({"bootstrap.servers": settings.broker()})

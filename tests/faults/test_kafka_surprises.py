@@ -97,7 +97,7 @@ def test_what_is_refused_is_accepted_while_the_ingestion_holds_its_leases(sent: 
     newest.write_bytes(newest.read_bytes()[:40])
 
     with leases.hold(ledger.settings, tables.BRONZE, owner="bronze"):
-        assert "it was deleted and made anew" in refusal(ledger, BRONZE_CUSTOMERS)
+        assert "it was deleted and created again" in refusal(ledger, BRONZE_CUSTOMERS)
         gone = f"Kafka has removed offsets {behind} to {behind + 14} of partition 6, which bronze.transactions lacks"
         assert gone in refusal(ledger, BRONZE_TRANSACTIONS)
         for topic in ("transactions", "customers"):
@@ -142,7 +142,7 @@ def test_a_replay_is_of_the_present_topic(sent: Sent, ledger: Ledger) -> None:
 )
 @pytest.mark.usefixtures("zone")
 def test_starting_points(sent: Sent, ledger: Ledger, start: str, expected: int) -> None:
-    present = offsets.look_at(ledger.settings, moments(sent))
+    present = offsets.read_topic(ledger.settings, moments(sent))
     starts, holes = offsets.find_start(ledger.settings, "moments", start, present, {"0": 2})
     assert starts == {"0": expected}
     assert holes == ([{"_partition": 0, "first_offset": 2, "last_offset": expected - 1}] if expected > 2 else [])

@@ -81,7 +81,7 @@ def bronze_outlives_its_run_and_stops_when_asked(settings: Settings, api: Airflo
     stopped = api.trigger("bronze_control", {"action": "stop", "why": "new disks"})
     assert api.wait_for_run("bronze_control", stopped, 300, Clock()) == "success"
     assert (beat(settings).is_alive(), beat(settings).facts["exit_code"]) == (False, 0)
-    assert desired_state.read_wanted(settings, INGESTION).told().startswith("admin at ")
+    assert desired_state.read_wanted(settings, INGESTION).origin().startswith("admin at ")
     restarted = api.trigger("bronze_control", {"action": "restart"})
     assert api.wait_for_run("bronze_control", restarted, 300, Clock()) == "success"
     assert beat(settings).is_alive()

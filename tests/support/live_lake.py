@@ -44,13 +44,13 @@ def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuer
     """What `run live --available-now` does, of some queries."""
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
     intake = Intake(spark, settings, available_now=True)
-    assert run_loop.live([intake], lambda _: None, lambda: False)
+    assert run_loop.run([intake], lambda _: None, lambda: False)
     assert intake.error is None, intake.error
     lives = [Live(spark, settings, query, intake, available_now=True) for query in queries]
-    assert not lives or run_loop.live(lives, lambda _: None, lambda: False)
+    assert not lives or run_loop.run(lives, lambda _: None, lambda: False)
     for query in lives:
         assert query.error is None, query.error
-    assert all(query.is_at_rest and not query.is_behind for query in lives)  # a stop has nothing to wait for
+    assert all(query.is_drained and not query.is_behind for query in lives)  # a stop has nothing to wait for
 
 
 def arrive(settings: Settings, batch: int, *rows: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> None:

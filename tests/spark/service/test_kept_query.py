@@ -11,12 +11,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.service.query_loop import SupervisedQuery
 
 pytestmark = pytest.mark.spark
 
 
-class Counting(KeptQuery):
+class Counting(SupervisedQuery):
     """Takes note of the numbers of its batches, of which one is always due."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
@@ -49,8 +49,8 @@ class Counting(KeptQuery):
     def _follow(self, query: StreamingQuery) -> None:
         pass
 
-    def told(self, now: float) -> dict[str, Any]:
-        return self._how()
+    def status(self, now: float) -> dict[str, Any]:
+        return self._state()
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def query(spark: SparkSession, tmp_path: Path) -> Iterator[Counting]:
 
 def test_a_batch_that_came_behind_the_hold_is_neither_taken_nor_a_failure(query: Counting) -> None:
     with ThreadPoolExecutor(1) as pool:
-        look_until(query, pool, lambda: len(query.taken) >= 2)
-        query.hold()
-        look_until(query, pool, lambda: query.is_at_rest and query.waits)
+        poll_until(query, pool, lambda: len(query.taken) >= 2)
+        query.pause()
+        poll_until(query, pool, lambda: query.is_drained and query.waits)
         query.stop()
     assert_stopped(query.queries[0])
     assert query.error is None
@@ -74,21 +74,21 @@ def test_a_batch_that_came_behind_the_hold_is_neither_taken_nor_a_failure(query:
 def test_a_batch_that_takes_too_long_is_cut_short_and_the_query_ends(query: Counting) -> None:
     query.is_long = True
     with ThreadPoolExecutor(1) as pool:
-        look_until(query, pool, lambda: len(query.begun) == 1)
+        poll_until(query, pool, lambda: len(query.begun) == 1)
         time.sleep(1)
-        query.hold()
+        query.pause()
         stopping = pool.submit(query.stop)
-        look_until(query, pool, stopping.done)
+        poll_until(query, pool, stopping.done)
     assert_stopped(query.queries[0])
     assert query.taken == []
 
 
 def test_a_query_starts_anew_with_other_options_without_a_failure(query: Counting) -> None:
     with ThreadPoolExecutor(1) as pool:
-        look_until(query, pool, lambda: len(query.taken) >= 2)
+        poll_until(query, pool, lambda: len(query.taken) >= 2)
         query.change()
-        look_until(query, pool, lambda: len(query.queries) == 2 and len(query.taken) >= 5)
-        assert query.told(0) == {"state": "running"}
+        poll_until(query, pool, lambda: len(query.queries) == 2 and len(query.taken) >= 5)
+        assert query.status(0) == {"state": "running"}
         query.stop()
     assert len(query.queries) == 2
     for one in query.queries:
@@ -109,9 +109,9 @@ def work_long(spark: SparkSession) -> None:
         raise RuntimeError(f"py4j.protocol.Py4JJavaError: {error}" * 20) from None
 
 
-def look_until(query: Counting, pool: ThreadPoolExecutor, is_so: Callable[[], bool]) -> None:
+def poll_until(query: Counting, pool: ThreadPoolExecutor, is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline, f"begun: {query.begun}, taken: {query.taken}, error: {query.error}"
-        query.look(pool)
+        query.poll(pool)
         time.sleep(0.05)

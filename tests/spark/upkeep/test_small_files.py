@@ -106,7 +106,7 @@ def test_files_and_reading_stay_flat_however_many_batches_come(spark: SparkSessi
             assert len(files(settings)) <= every + 4  # a small batch is one file
             if batch % (2 * every) == 0:
                 follower.run()
-            table_upkeep.tend(settings, BRONZE_TRANSACTIONS, lambda: spark, table_upkeep.utc_now())
+            table_upkeep.maintain(settings, BRONZE_TRANSACTIONS, lambda: spark, table_upkeep.utc_now())
             upkeeps.append((batch, DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version()))
             times.append(seconds_to_read(spark, settings))
     follower.run()

@@ -88,7 +88,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:9"})
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.CONTROL))
     lake = Lake(settings)
-    monkeypatch.setattr(resume_state, "look_at", lambda *_: lake.kafka)
+    monkeypatch.setattr(resume_state, "read_topic", lambda *_: lake.kafka)
     for number in range(3):
         lake.plan(number, {"0": 10 * number + 10})
         if number < 2:
@@ -225,7 +225,7 @@ def test_the_checkpoint_is_lost_and_so_are_offsets(lake: Lake) -> None:
 def test_a_topic_made_anew_is_another_life(lake: Lake) -> None:
     lake.kafka = Present("id-2", {"0": 0, "1": 0}, {"0": 500, "1": 7})
     told = lake.refused()
-    assert "found Kafka's topic id id-2, expected id-1: it was deleted and made anew" in told
+    assert "found Kafka's topic id id-2, expected id-1: it was deleted and created again" in told
     assert "what the old one had from offset 20 of partition 0 on is gone" in told
     assert "`_topic` accounts#2" in told
     shutil.rmtree(lake.settings.checkpoints)  # it is known all the same

@@ -26,8 +26,8 @@ OPTIONS = argparse.Namespace(name="upgrade", run_id="r")
 @pytest.mark.parametrize(
     ("state", "who", "after"),
     [
-        (desired_state.STAND_STILL, "run upgrade", desired_state.RUN),  # of an upgrade that was killed
-        (desired_state.STAND_STILL, "ann", desired_state.STAND_STILL),
+        (desired_state.STOPPED, "run upgrade", desired_state.RUN),  # of an upgrade that was killed
+        (desired_state.STOPPED, "ann", desired_state.STOPPED),
         (desired_state.RUN, "ann", desired_state.RUN),
     ],
 )

@@ -20,7 +20,7 @@ from spark_jobs.releases.releases import newest_release
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.upkeep import table_upkeep
-from spark_jobs.upkeep.versions_in_use import spared
+from spark_jobs.upkeep.versions_in_use import find
 from tests.support.aging import age
 from tests.support.publishing import EVERY_TABLE, gold_follows, one_more, pass_gates, publish, released_on
 from tests.support.warehouse import good_rows, run_of, write
@@ -79,7 +79,7 @@ def test_a_reader_of_the_newest_release_keeps_it_for_all_its_days_once_there_is_
     def is_there(now: datetime) -> tuple[bool, bool]:
         """Whether a reader finds release 1, and whether upkeep spares its files."""
         found = [release.release_id for release in retention.offered(settings, now)]
-        return 1 in found, 1 in spared(settings, DAILY_TOTALS, now).versions
+        return 1 in found, 1 in find(settings, DAILY_TOTALS, now).versions
 
     assert is_there(NOW) == is_there(ended) == (True, True)
     assert retention.find_offered(settings, 1, ended).release_id == 1
@@ -103,7 +103,7 @@ def test_what_a_person_releases_days_after_its_gate_closed_is_there(copy_home: C
     monkeypatch.setattr(table_upkeep, "plan", lambda *_: [])  # joining by Spark is not what this is about
     for table in EVERY_TABLE:
         age(settings, table, days=10)
-        table_upkeep.tend(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
+        table_upkeep.maintain(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
 
     decisions.decide(settings, "release anyway", "Ada", "the numbers are right")
     assert releases.publish(settings) == 2

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.service import run_loop
-from spark_jobs.service.query_loop import KeptQuery
+from spark_jobs.service.query_loop import SupervisedQuery
 
 
 class Cycle:
@@ -17,7 +17,7 @@ class Cycle:
         self.itself = self
 
 
-class Idle(KeptQuery):
+class Idle(SupervisedQuery):
     """A query that never opens, and makes garbage at each look."""
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class Idle(KeptQuery):
     def _follow(self, query: StreamingQuery) -> None:
         raise NotImplementedError
 
-    def told(self, now: float) -> dict[str, object]:
+    def status(self, now: float) -> dict[str, object]:
         return {}
 
-    def look(self, pool: object) -> None:
+    def poll(self, pool: object) -> None:
         self.made.append(weakref.ref(Cycle()))
 
 
@@ -43,7 +43,7 @@ def test_what_batches_leave_behind_is_collected_while_the_application_runs(monke
     query = Idle()
     gc.disable()
     try:
-        run_loop.live([query], lambda _: None, lambda: len(query.made) >= 5)
+        run_loop.run([query], lambda _: None, lambda: len(query.made) >= 5)
         left = [made() is not None for made in query.made]
     finally:
         gc.enable()

@@ -230,7 +230,7 @@ def test_it_stands_still_for_as_long_as_somebody_wants_it_to(stage: Stage, super
 def test_a_stop_is_heeded_by_one_that_was_just_being_started(stage: Stage, supervisor: Supervisor) -> None:
     stage.plan("slow 1")
     step_until(supervisor, stage.starts)
-    desired_state.ask(stage.settings, stage.service, desired_state.STAND_STILL, "ann", "")
+    desired_state.ask(stage.settings, stage.service, desired_state.STOPPED, "ann", "")
     told = step_until(supervisor, lambda: (beat := stage.beat()) and beat.state == heartbeat.ENDED)
     step_until(supervisor, lambda: True)
     assert len(stage.starts()) == 1, told

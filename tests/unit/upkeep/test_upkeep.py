@@ -31,10 +31,10 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.upkeep import table_upkeep, versions_in_use
 from spark_jobs.upkeep.table_upkeep import Report
-from spark_jobs.upkeep.versions_in_use import Spared
+from spark_jobs.upkeep.versions_in_use import VersionsInUse
 from tests.support.aging import age, data_files, follow
 
-NOTHING = Spared((), None)
+NOTHING = VersionsInUse((), None)
 DAY = timedelta(days=1)
 
 
@@ -80,12 +80,12 @@ def test_files_go_when_they_are_old_and_no_offered_release_names_them(settings: 
     path, everything = DAILY_TOTALS.path(settings), data_files(settings, DAILY_TOTALS)
     for name in ("part-of-one-who-died.parquet", "deletion_vector_a.bin"):
         shutil.copy(next(path.glob("*.parquet")), path / name)
-    keep = Spared((5, 7), None)
+    keep = VersionsInUse((5, 7), None)
     age(settings, DAILY_TOTALS, days=7.9)  # files stay for eight days
     assert table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
     age(settings, DAILY_TOTALS, days=30)
     (path / "part-of-one-who-writes.parquet").write_bytes(b"x")
-    found = table_upkeep.remove_files(settings, DAILY_TOTALS, Spared((1, 5, 7), None), now())
+    found = table_upkeep.remove_files(settings, DAILY_TOTALS, VersionsInUse((1, 5, 7), None), now())
     assert found[0] == 4  # 2, 3, what 6 brought, and the dead one's
     assert rows_at(settings, DAILY_TOTALS, 1) == 1
     removed, size = table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now())
@@ -105,7 +105,7 @@ def test_what_stands_judged_stays_until_another_verdict_stands(settings: Setting
         tables.ensure_tables(settings, [table])
         for version in (3, 5):
             control.append(settings, QUALITY_RESULTS, [verdict | {"version": version, "_judged_at": now()}])
-            assert versions_in_use.spared(settings, table, now()) == Spared((version,), None)
+            assert versions_in_use.find(settings, table, now()) == VersionsInUse((version,), None)
 
 
 def test_the_silver_that_gold_was_made_of_stays_for_its_gate(settings: Settings) -> None:
@@ -113,7 +113,7 @@ def test_the_silver_that_gold_was_made_of_stays_for_its_gate(settings: Settings)
     run = {"job": "gold", "table": DAILY_TOTALS.name, "last_batch": 1}
     for version in (2, 3):
         control.append(settings, BATCHES, [run | {"_read_versions": json.dumps({SILVER_ACCOUNTS.name: version}), "finished_at": now()}])
-        assert versions_in_use.spared(settings, SILVER_ACCOUNTS, now()) == Spared((version,), None)
+        assert versions_in_use.find(settings, SILVER_ACCOUNTS, now()) == VersionsInUse((version,), None)
 
 
 def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
@@ -122,19 +122,19 @@ def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
     age(settings, SILVER_TRANSACTIONS, days=30)
     before = data_files(settings, SILVER_TRANSACTIONS)
     told = "no file is removed before gold has taken version 3, which is older than files are kept: run gold"
-    assert versions_in_use.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING  # gold that never ran will read the table as it is then
+    assert versions_in_use.find(settings, SILVER_TRANSACTIONS, now()) == NOTHING  # gold that never ran will read the table as it is then
     follow(settings, 2)
-    keep = versions_in_use.spared(settings, SILVER_TRANSACTIONS, now())
-    assert keep == Spared((), 3)
+    keep = versions_in_use.find(settings, SILVER_TRANSACTIONS, now())
+    assert keep == VersionsInUse((), 3)
     assert table_upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now()) == told
-    report = table_upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    report = table_upkeep.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (report.removed_files, report.waits) == (0, told)
     assert data_files(settings, SILVER_TRANSACTIONS) == before
     follow(settings, 3)  # version 4 only moved rows
-    report = table_upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    report = table_upkeep.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (report.removed_files, report.waits) == (3, None)
     assert re.match(r"silver.transactions: 1 files \(0.0 MB\) are now 1 \(0.0 MB\), removed 3 files \(0.0 MB\) and 0 commits", str(report))
-    again = table_upkeep.tend(settings, SILVER_TRANSACTIONS, no_session, now())
+    again = table_upkeep.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (str(again), Report.of(again.as_facts())) == ("silver.transactions: nothing to do, 1 files (0.0 MB)", again)
 
 
@@ -147,7 +147,7 @@ def test_a_commit_without_rows_is_not_waited_for(settings: Settings) -> None:
     )
     age(settings, SILVER_TRANSACTIONS, days=30)
     follow(settings, 2)
-    keep = versions_in_use.spared(settings, SILVER_TRANSACTIONS, now())
+    keep = versions_in_use.find(settings, SILVER_TRANSACTIONS, now())
     assert (keep.unread_from, table_upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now())) == (3, None)
     path = SILVER_TRANSACTIONS.path(settings)
     assert [versions.has_changes_from(path, version) for version in (2, 3, 4)] == [True, False, False]
@@ -161,7 +161,7 @@ def test_each_follower_of_silver_counts(settings: Settings) -> None:
     grow(settings, SILVER_ACCOUNTS, 2)
     follow(settings, 2)
     assert versions_in_use.unread_from(settings, SILVER_TRANSACTIONS) == 3
-    assert versions_in_use.spared(settings, SILVER_TRANSACTIONS, now()) == NOTHING
+    assert versions_in_use.find(settings, SILVER_TRANSACTIONS, now()) == NOTHING
     assert versions_in_use.unread_from(settings, SILVER_ACCOUNTS) is None  # gold never took it: it will read the table as it is then
     follow(settings, 2, "gold silver.accounts", tables.DISTRICT_MINUTES)
     assert versions_in_use.unread_from(settings, SILVER_ACCOUNTS) == 3
@@ -194,7 +194,7 @@ def test_commits_go_from_the_oldest_up_to_what_is_needed(settings: Settings) -> 
     for name in (f"{12:020}.crc", f".{26:020}.json.crc", f".{2:020}.json.crc"):
         (path / "_delta_log" / name).write_text("{}")
         os.utime(path / "_delta_log" / name, (0, 0))
-    for keep, first in ((Spared((9, 30), None), 5), (Spared((30,), 17), 15), (Spared((), 31), 25), (NOTHING, 25)):
+    for keep, first in ((VersionsInUse((9, 30), None), 5), (VersionsInUse((30,), 17), 15), (VersionsInUse((), 31), 25), (NOTHING, 25)):
         before = log_of(settings, DAILY_TOTALS)[0]
         assert table_upkeep.clean_log(settings, DAILY_TOTALS, keep, now()) == first - before
         assert log_of(settings, DAILY_TOTALS) == list(range(first, 33))
