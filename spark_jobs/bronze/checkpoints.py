@@ -34,7 +34,7 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
     if starting_offsets is None and state.trouble:
         log.warning("%s: a new checkpoint is made, and records that bronze has are left out", state.trouble)
     elif starting_offsets is None and state.is_exact:
-        log.warning("%s: a new checkpoint goes on at %s", table.name, starts)
+        log.warning("%s: a new checkpoint resumes at %s", table.name, starts)
     first_batch = state.written + 1
     return generations.begin(folder_of(settings, topic), topic, state.life.topic_id, label, first_batch, starts, known)
 

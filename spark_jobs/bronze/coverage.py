@@ -30,7 +30,7 @@ _NEAREST = Template(
 )
 
 
-class Held:
+class Coverage:
     """What a bronze table holds of one life of its topic (`label`, its `_topic`), and what silver made of it, as they are now.
 
     A label is made of the name of a topic of this project, so it needs no quoting.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs import control
-from spark_jobs.bronze.coverage import Held, runs
+from spark_jobs.bronze.coverage import Coverage, runs
 from spark_jobs.bronze.offsets import Positions
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import HOLES, Table
@@ -21,24 +21,24 @@ _TOLD = 10
 
 
 def find_lost(settings: Settings, table: Table, label: str, resumes: Positions, begins: Positions) -> list[Hole]:
-    """What lies between where the stream goes on and what Kafka still has, is not in bronze, and is no recorded hole.
+    """The offsets between where the stream resumes and what Kafka still has, is not in bronze, and is no recorded hole.
 
     Markers of transactions are offsets without a record; where Kafka has removed them nothing tells them from lost records.
     """
     gone = {int(number): range(resumes.get(number, 0), begin) for number, begin in begins.items() if begin > resumes.get(number, 0)}
     if not gone:
         return []
-    held, accepted = Held(settings, table, label), recorded(settings, table, label)
+    held, accepted = Coverage(settings, table, label), recorded(settings, table, label)
     found = []
     for number, offsets in gone.items():
-        known = [_range(hole) for hole in accepted if hole["_partition"] == number]
+        known = [range_of(hole) for hole in accepted if hole["_partition"] == number]
         for part in _without(_lacking(held, number, offsets), known):
             found.append({"_partition": number, "first_offset": part.start, "last_offset": part.stop - 1})
     return found
 
 
 def describe(holes: Iterable[Hole]) -> str:
-    """The offsets of some holes, for people."""
+    """The offsets of some holes, human-readable."""
     texts = [f"{hole['first_offset']} to {hole['last_offset']} of partition {hole['_partition']}" for hole in holes]
     return ", ".join(texts[:_TOLD]) + (f" and {len(texts) - _TOLD} more ranges" if len(texts) > _TOLD else "")
 
@@ -51,7 +51,7 @@ def recorded(settings: Settings, table: Table, label: str) -> list[Hole]:
 
 def covers(holes: Iterable[Hole], partition: int, offset: int) -> bool:
     """Whether an offset lies in one of some holes."""
-    return any(hole["_partition"] == partition and offset in _range(hole) for hole in holes)
+    return any(hole["_partition"] == partition and offset in range_of(hole) for hole in holes)
 
 
 def record(settings: Settings, table: Table, label: str, holes: list[Hole], why: str) -> None:
@@ -60,13 +60,13 @@ def record(settings: Settings, table: Table, label: str, holes: list[Hole], why:
         return
     rows = [{"table": table.name, "_topic": label, **hole, "why": why, "recorded_at": datetime.now(UTC)} for hole in holes]
     with leases.hold(settings, [HOLES], owner=f"append to {HOLES.name}"):
-        present = {_place(row) for row in recorded(settings, table, label)}
-        if new := [row for row in rows if _place(row) not in present]:
+        present = {place(row) for row in recorded(settings, table, label)}
+        if new := [row for row in rows if place(row) not in present]:
             log.warning("%s: offsets %s are left out (%s)", table.name, describe(new), why)
             control.append_held(settings, HOLES, new)
 
 
-def _lacking(held: Held, partition: int, offsets: range) -> Iterator[range]:
+def _lacking(held: Coverage, partition: int, offsets: range) -> Iterator[range]:
     """The parts of these offsets that bronze lacks."""
     if held.count(partition, offsets.start, offsets.stop) == 0:
         yield offsets
@@ -93,9 +93,11 @@ def _without(parts: Iterable[range], known: Iterable[range]) -> Iterator[range]:
         yield last
 
 
-def _range(hole: Hole) -> range:
+def range_of(hole: Hole) -> range:
+    """The offsets of a hole."""
     return range(hole["first_offset"], hole["last_offset"] + 1)
 
 
-def _place(hole: Hole) -> tuple[Any, ...]:
+def place(hole: Hole) -> tuple[Any, ...]:
+    """By what a hole is known."""
     return tuple(hole[name] for name in _PLACE)

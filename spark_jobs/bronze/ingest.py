@@ -1,7 +1,7 @@
 """Bronze: every Kafka record becomes one row, bytes untouched, with its coordinates.
 
 One application, one query a topic (stream.py), append only. A row's `_batch` is counted by the table, not by the checkpoint, so it
-goes on rising when a checkpoint is lost, and after a replay or an import (additions.py); records that bronze has already are left out
+keeps rising when a checkpoint is lost, and after a replay or an import (additions.py); records that bronze has already are left out
 by their coordinates when a checkpoint was lost.
 
 A query that fails is started again with growing pauses; the others run on. Once a second the application writes its

@@ -2,7 +2,7 @@
 
 Few compressed bytes may become very many, and Kafka's Java consumer decodes a record in one piece, and with it what one poll brings.
 So the compressed record batches of a planned batch are looked at first. Where one poll could bring more than `MOST_BYTES`, the
-batch is read by a reader that holds one record at a time. A record that is itself larger is refused, until somebody gives it up.
+batch is read by a reader that holds one record at a time. A record that is itself larger is refused until an operator gives it up.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from spark_jobs.bronze import gaps
 from spark_jobs.bronze.additions import Spool
-from spark_jobs.bronze.coverage import Held
+from spark_jobs.bronze.coverage import Coverage
 from spark_jobs.bronze.fetches import Fetches
 from spark_jobs.bronze.record_batches import MOST_BYTES, Record, RecordBatch
 from spark_jobs.bronze.records import bronze_row
@@ -36,7 +36,7 @@ def read(settings: Settings, table: Table, label: str, planned: Planned, spool: 
 
     Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large.
     """
-    held, given_up = Held(settings, table, label), gaps.recorded(settings, table, label)
+    held, given_up = Coverage(settings, table, label), gaps.recorded(settings, table, label)
     with Fetches(settings.broker(), table.topic) as fetches:
         for number, offsets in planned.items():
             missing = set(held.missing(number, offsets.start, offsets.stop).tolist())
@@ -68,7 +68,7 @@ def refusal(topic: str, partition: int, record: Record) -> LedgerError:
     command = f".venv/bin/python -m spark_jobs.run accept --topic {topic} --partition {partition} --offset {record.offset}"
     return LedgerError(
         f"topic {topic}: found a record of {record.size} bytes at offset {record.offset} of partition {partition}, "
-        f"expected at most {MOST_BYTES}; to do without it and go on: {command} --who NAME --why TEXT"
+        f"expected at most {MOST_BYTES}; to do without it and resume: {command} --who NAME --why TEXT"
     )
 
 

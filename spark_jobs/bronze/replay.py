@@ -1,6 +1,6 @@
 """The job behind `run replay`: fetches again from Kafka what bronze should have between two broker times, and adds what it lacks.
 
-What the stream will bring by itself, behind its checkpoint, is left to it: else it would come twice. A record that silver has
+What the stream will bring after its checkpoint is left to it; otherwise it would come twice. A record that silver has
 processed already comes back under the batch that it had; the others are one new batch of the table. Needs no Spark.
 """
 
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 
 from spark_jobs import control
 from spark_jobs.bronze import additions, checkpoints, gaps, large
-from spark_jobs.bronze.coverage import Held, runs
+from spark_jobs.bronze.coverage import Coverage, runs
 from spark_jobs.bronze.fetches import Fetches
 from spark_jobs.bronze.record_batches import MOST_BYTES
 from spark_jobs.bronze.records import Span, bronze_row, find_spans, open_consumer
@@ -31,7 +31,7 @@ _FILLED = "filled by a replay"
 
 @dataclass(frozen=True)
 class Found:
-    """What became of the offsets [first, end) of a partition: `present` in bronze, `added` now, or Kafka has no record there (`empty`).
+    """The outcome for the offsets [first, end) of a partition: `present` in bronze, `added` now, or Kafka has no record there (`empty`).
 
     `gone`: older records of the range that bronze lacks and Kafka has removed. `left`: newer ones that ingestion will bring.
     `large`: the offsets of records that are too large for bronze.
@@ -47,7 +47,7 @@ class Found:
     large: tuple[int, ...]
 
     def __str__(self) -> str:
-        """One line for people."""
+        """One human-readable line."""
         nothing = sum(map(len, self.empty))
         present = self.end - self.first - self.added - nothing - len(self.large)
         told = f"offsets {self.first} to {self.end - 1}: {present} present, {self.added} added" if self.end > self.first else "no offset"
@@ -86,7 +86,7 @@ def run(settings: Settings, tables: Iterable[Table], begin: datetime, end: datet
 def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetime, end: datetime | None) -> list[Found]:
     topic = table.name.split(".")[1]
     label, resumes = checkpoints.resume_offsets(settings, table, topic)
-    held, holes = Held(settings, table, label), _open_holes(settings, table, label)
+    held, holes = Coverage(settings, table, label), _open_holes(settings, table, label)
     found = []
     with additions.open_spool(settings, table) as spool:
         for span in find_spans(consumer, topic, begin, end):
@@ -107,10 +107,10 @@ def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetim
 
 
 def _fetch(
-    settings: Settings, topic: str, label: str, span: Span, held: Held, holes: Iterable[dict[str, Any]], spool: additions.Spool
+    settings: Settings, topic: str, label: str, span: Span, held: Coverage, holes: Iterable[dict[str, Any]], spool: additions.Spool
 ) -> tuple[tuple[range, ...], tuple[int, ...]]:
     """Put the records of a span that bronze lacks on the spool; returns the offsets that have none, and those of too large ones."""
-    skipped = [range(hole["first_offset"], hole["last_offset"] + 1) for hole in holes if hole["_partition"] == span.partition]
+    skipped = [gaps.range_of(hole) for hole in holes if hole["_partition"] == span.partition]
     empty: list[range] = []
     too_large: list[int] = []
     with Fetches(settings.broker(), topic) as fetches:
@@ -133,7 +133,7 @@ def _fetch(
     return tuple(empty), tuple(too_large)
 
 
-def _count_gone(held: Held, span: Span, begin: datetime, end: datetime | None) -> int:
+def _count_gone(held: Coverage, span: Span, begin: datetime, end: datetime | None) -> int:
     """How many offsets of the time range bronze lacks that are older than anything that Kafka has; told by bronze's own times."""
     if span.first > span.oldest or not span.oldest:
         return 0
@@ -146,13 +146,13 @@ def _count_gone(held: Held, span: Span, begin: datetime, end: datetime | None) -
 def _open_holes(settings: Settings, table: Table, label: str) -> list[dict[str, Any]]:
     """The recorded holes of the topic's present life that no replay has filled."""
     rows = gaps.recorded(settings, table, label)
-    filled = {_place(row) for row in rows if row["why"] == _FILLED}
-    return [row for row in rows if _place(row) not in filled]
+    filled = {gaps.place(row) for row in rows if row["why"] == _FILLED}
+    return [row for row in rows if gaps.place(row) not in filled]
 
 
 def _tell_holes(settings: Settings, table: Table, label: str, holes: Iterable[dict[str, Any]], found: Iterable[Found]) -> None:
     """Record which holes are filled now: bronze holds every offset of them that has a record."""
-    held = Held(settings, table, label)
+    held = Coverage(settings, table, label)
     filled = []
     for hole in holes:
         partition, first, end = hole["_partition"], hole["first_offset"], hole["last_offset"] + 1
@@ -165,7 +165,3 @@ def _tell_holes(settings: Settings, table: Table, label: str, holes: Iterable[di
             filled.append({**hole, "why": _FILLED, "recorded_at": datetime.now(UTC)})
     if filled:
         control.append(settings, HOLES, filled)
-
-
-def _place(hole: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(hole[name] for name in ("_topic", "_partition", "first_offset", "last_offset"))

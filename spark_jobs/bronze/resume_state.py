@@ -118,7 +118,7 @@ def _refuse(settings: Settings, table: Table, present: Present, life: Incarnatio
         return None
     return Refusal(
         f"found that Kafka has removed offsets {gaps.describe(lost)}, which {table.name} lacks, expected them still there "
-        "(the topic's retention is shorter than this pause was, or somebody deleted records)",
+        "(the topic's retention is shorter than this pause was, or records were deleted)",
         lost,
     )
 

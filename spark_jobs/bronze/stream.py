@@ -25,7 +25,7 @@ TRIGGER_SECONDS = 1.5
 
 
 def with_coordinates(records: DataFrame, label: str, batch: int) -> DataFrame:
-    """Kafka's columns as bronze's: key, value and headers as they came; `_ingested_at` is the driver's clock, for people.
+    """Kafka's columns as bronze's: key, value and headers as they came; `_ingested_at` is the driver's clock, for information only.
 
     `label` is their `_topic`: the name of the topic, and another one after it was deleted and created again.
     """

@@ -20,7 +20,7 @@ TOPICS = tuple(topic.name for topic in topics.TOPICS)
 _MAINTAINED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
 _QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
-_OBEYING = "end when somebody wants anything later than this; by default: than its start"
+_OBEYING = "end on any request later than this one; by default: later than its start"
 _REDRIVEN = (*(topic.silver.name for topic in topics.TOPICS), *(topic.quarantine.name for topic in topics.TOPICS))
 
 
@@ -71,7 +71,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     live.add_argument("--available-now", action="store_true", help="stop when all that is there now was taken")
     live.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
     upgrade = jobs.add_parser("upgrade", help=about["upgrade"])
-    upgrade.add_argument("--mode", required=True, choices=MODES, help="with the states as they are, kept first, or anew")
+    upgrade.add_argument("--mode", required=True, choices=MODES, help="keep the states, keep them after a savepoint, or rebuild them")
     upgrade.add_argument("--query", nargs="+", choices=_QUERIES, default=_QUERIES, metavar="NAME", help="with stateless: only these")
     savepoint = jobs.add_parser("savepoint", help=about["savepoint"])
     savepoint_to = savepoint.add_subparsers(dest="action", required=True, metavar="action")

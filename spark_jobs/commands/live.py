@@ -49,7 +49,7 @@ def _stopped(settings: Settings, options: argparse.Namespace, job: str) -> Itera
 
 
 def run_upgrade(settings: Settings, options: argparse.Namespace) -> None:
-    """New code for the live queries: keep their states (last-state, savepoint), or make tables and states anew (stateless)."""
+    """New code for the live queries: keep their states (last-state, savepoint), or rebuild tables and states (stateless)."""
     from spark_jobs.live import fingerprint, places, upgrade
 
     present = upgrade.fingerprints(start_session(settings, "ledger upgrade", live_conf()), settings)

@@ -36,7 +36,7 @@ class Backfill:
 
     @property
     def command(self) -> str:
-        """The command that goes on with it."""
+        """The command that continues it."""
         return f"python -m spark_jobs.run backfill --start {to_text(self.start)} --end {to_text(self.end)} --tables {' '.join(self.tables)}"
 
 

@@ -26,7 +26,8 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 FIELDS = {"topic", "partition", "offset", "value", "value_base64", "who", "why"}
 PLACE = ["_topic", "_partition", "_offset"]
-_CORRECTED = "_topic string, _partition int, _offset bigint, _corrected binary"
+PLACE_DDL = "_topic string, _partition int, _offset bigint"
+_CORRECTED = f"{PLACE_DDL}, _corrected binary"
 _BETWEEN = Template("select _topic, _partition, _offset from t where _offset between $first and $last")
 _AT = Template("select _topic, _batch from t where _partition = $partition and _offset = $offset")
 _TOLD = 5  # how many problems a message lists

@@ -61,7 +61,7 @@ def verdicts_that_matter(settings: Settings) -> dict[str, list[dict[str, Any]]]:
 def decision_about(verdict: Mapping[str, Any], decisions: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """The decision about a closed verdict: of `decisions`, newest first, the first about its gate's run and after it.
 
-    A gate that was run again is judged anew, so what was decided before does not count.
+    A gate that was run again is judged again, so what was decided before does not count.
     """
     if verdict["success"]:
         return None

@@ -10,7 +10,7 @@ LEAST_FILE_DAYS = 7
 LEAST_LOG_DAYS = 30
 
 
-def lifetimes(settings: Settings) -> dict[str, str]:
+def retention_properties(settings: Settings) -> dict[str, str]:
     """For how long files that were replaced, and commits, stay; both for longer than a release is offered.
 
     Whoever writes a table would otherwise remove expired commits by itself, and asks nobody who may still need them: upkeep does.

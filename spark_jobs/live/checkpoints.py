@@ -103,7 +103,7 @@ def intake_application(settings: Settings) -> str:
 
 
 def next_intake_application(settings: Settings) -> str:
-    """The identifier with which the intake goes on after a savepoint is restored."""
+    """The identifier with which the intake continues after a savepoint is restored."""
     return _intake(_newest_intake(settings) + 1)
 
 
@@ -148,6 +148,6 @@ def _intake(number: int) -> str:
 def _lost(query: LiveQuery, why: str) -> LedgerError:
     return LedgerError(
         f"live {query.name}: the state behind {query.table.name} is gone or older than the table: {why}; expected the checkpoint that "
-        f"wrote it: bring it back, restore a savepoint (run savepoint restore), or make the table anew: "
+        f"wrote it: bring it back, restore a savepoint (run savepoint restore), or rebuild the table: "
         f"run upgrade --mode stateless --query {query.name}"
     )

@@ -67,7 +67,7 @@ def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 
 
 def check(present: Mapping[str, Fingerprint], recorded: Mapping[str, Fingerprint], savepoint: str = "") -> None:
-    """Refuse states that the present code cannot go on with; both are by query, and those that only one has are no matter.
+    """Refuse states that the present code cannot continue; both are by query, and a query that only one of them has is left out.
 
     Raises SettingsError that names every difference; `savepoint` is whose states they are, if not those in use.
     """
@@ -77,10 +77,10 @@ def check(present: Mapping[str, Fingerprint], recorded: Mapping[str, Fingerprint
             wrong.setdefault("; ".join(reasons), []).append(name)
     if wrong:
         names = [name for each in wrong.values() for name in each]
-        told = ". ".join(f"live {', '.join(each)}: its state cannot be kept: {why}" for why, each in wrong.items())
-        anew = f"make {'their tables' if len(names) > 1 else 'its table'} anew with run upgrade --mode stateless --query {' '.join(names)}"
-        remedy = f"restore {savepoint} with the code that wrote it" if savepoint else f"{anew}, or start the code that wrote the state"
-        raise SettingsError(f"{told}. Expected the same in the code: {remedy}")
+        found = ". ".join(f"live {', '.join(each)}: its state cannot be kept: {why}" for why, each in wrong.items())
+        rebuild = f"rebuild {'their tables' if len(names) > 1 else 'its table'} with run upgrade --mode stateless --query {' '.join(names)}"
+        remedy = f"restore {savepoint} with the code that wrote it" if savepoint else f"{rebuild}, or start the code that wrote the state"
+        raise SettingsError(f"{found}. Expected the same in the code: {remedy}")
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Savepoints: the state of every live query and the version of every live table, of one moment, kept until somebody removes them.
+"""Savepoints: the state of every live query and the version of every live table, of one moment, kept until an operator removes them.
 
 A savepoint lies at `$LEDGER_CHECKPOINTS/savepoints/<name>`: `savepoint.json`, and beside it a copy of each query's checkpoint. It can be
 made while nothing runs and no query is behind gold.live_transactions, as a graceful stop leaves it.
@@ -43,7 +43,7 @@ def find(settings: Settings, name: str) -> Savepoint:
 
 
 def line(settings: Settings, savepoint: Savepoint) -> str:
-    """A savepoint in one line, for people."""
+    """A savepoint in one human-readable line."""
     size = sum(file.stat().st_size for file in savepoint_folder(settings, savepoint.name).rglob("*") if file.is_file())
     kept = [table for table in LIVE if table.name in savepoint.versions]
     lacks = [table.name for table in kept if _why_unreadable(table.path(settings), savepoint.versions[table.name])]
@@ -89,7 +89,7 @@ def create(settings: Settings, name: str, now: datetime) -> Savepoint:
 def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fingerprint]) -> None:
     """Bring live tables and states back to a savepoint, under new generations. The caller holds the leases, and nothing runs.
 
-    What came later is taken again from bronze. A query that the savepoint does not have (`present`: all that there are) begins anew.
+    What came later is taken again from bronze. A query that it does not have (`present`: all queries) begins empty.
     Raises LedgerError, before anything is written, when a version cannot be opened any more.
     """
     for table in LIVE:

@@ -1,6 +1,6 @@
 """The state of a live query as its newest batch left it, read from the checkpoint by Spark's state data sources. Writes nothing there.
 
-A query need not stand still meanwhile: Spark keeps the state of its last 100 batches, and a newer one is read when it moved on too far.
+A query may run meanwhile: Spark keeps the state of its last 100 batches, and a newer one is read when it moved on too far.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""New code for the live queries: which states it can go on with, and what becomes of the others.
+"""New code for the live queries: which states it can continue, and how the others are rebuilt.
 
-The words are Flink's: `last-state` goes on with the states as they are, `savepoint` keeps a savepoint first, `stateless` makes tables
-and states anew from gold.live_transactions.
+The words are Flink's: `last-state` continues with the states as they are, `savepoint` creates a savepoint first, `stateless` rebuilds
+tables and states from gold.live_transactions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def stateless(settings: Settings, present: Mapping[str, Fingerprint], names: Seq
     chosen = [BY_NAME[name] for name in names]
     emptied = {query.table.name: NewTable(None) for query in chosen}
     states = {query.name: NewState(checkpoints.next_number(settings, query), present[query.name]) for query in chosen}
-    resets.carry_out(settings, Reset("made anew", emptied, states))
+    resets.carry_out(settings, Reset("rebuilt", emptied, states))
 
 
 def keep(settings: Settings, mode: str, now: datetime) -> None:

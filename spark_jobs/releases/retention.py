@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from deltalake import DeltaTable
 
-from spark_jobs.lake.retention import lifetimes
+from spark_jobs.lake.retention import retention_properties
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release, find_release, newest_release, read_releases
@@ -56,8 +56,8 @@ def find_offered(settings: Settings, release_id: int | None = None, now: datetim
 
 
 def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:
-    """Give tables the lifetimes that follow from the settings, where they have others. The caller holds their leases."""
-    wanted = lifetimes(settings)
+    """Give tables the retention properties that follow from the settings, where they have others. The caller holds their leases."""
+    wanted = retention_properties(settings)
     for table in tables:
         delta = DeltaTable(str(table.path(settings)))
         present = delta.metadata().configuration

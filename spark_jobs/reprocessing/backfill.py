@@ -1,9 +1,9 @@
-"""The job behind `run backfill`: silver and gold of a range of event times, made anew from bronze, beside the live flow.
+"""The job behind `run backfill`: silver and gold of a range of event times, rebuilt from bronze, beside the live flow.
 
 The rows of the range are found and judged once, in parallel. Then the tables are brought to them in steps of days: a step holds the
 leases of silver and gold, and leaves both agreeing with each other; live runs take their turns between two steps. A process that died
-is followed by a repetition, which goes on behind the last step that is done; a step that stopped halfway is ended by whoever
-writes silver or gold next.
+is followed by a repetition, which continues after the last step that is done; a step that stopped halfway is finished by the next
+job that writes silver or gold.
 """
 
 import logging
@@ -55,7 +55,7 @@ class Request:
 
 
 def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) -> None:
-    """Rebuild what is requested, or go on with the unfinished backfill of the same. The caller is the only backfill.
+    """Rebuild what is requested, or continue the unfinished backfill of the same. The caller is the only backfill.
 
     Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun.
     """
@@ -65,7 +65,7 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
         done = backfills.steps_done(settings, backfill)
         work = _Work(spark, settings, request, backfill, run_id)
     if done:
-        log.info("%s goes on behind %s", backfill, done[-1])
+        log.info("%s continues after %s", backfill, done[-1])
     asks = any(request.asks_for(topic.silver) for topic in VERSIONS)
     first = [Step(backfill, DIMENSIONS, request.start, request.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
     for topic in EVENTS:
@@ -185,8 +185,8 @@ class _Work:
             versions={table.name: DeltaTable(str(table.path(self.settings))).version() for table in changed},
             _newest_event_at=newest,
         )
-        told = ", ".join(f"{table.name} {count}" for table, count in changed.items()) or "none"
-        log.info("%s: %d rows judged; rows changed: %s", step, rows, told)
+        counts = ", ".join(f"{table.name} {count}" for table, count in changed.items()) or "none"
+        log.info("%s: %d rows judged; rows changed: %s", step, rows, counts)
 
     def publish(self) -> None:
         """Judge what was written, and release it; the leases are held."""

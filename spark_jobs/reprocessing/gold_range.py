@@ -1,4 +1,4 @@
-"""Gold of a range of event times, made anew from silver: for backfills, and to mend rows that no change of silver accounts for."""
+"""Gold of a range of event times, rebuilt from silver: for backfills, and to mend rows that no change of silver accounts for."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -21,7 +21,7 @@ APPLICATION = "gold backfill"
 def rebuild_gold(
     spark: SparkSession, settings: Settings, start: datetime, end: datetime, only: Collection[str], on_write: Callable[[], None]
 ) -> dict[Table, int]:
-    """Make anew the parts of gold's tables that rows of [start, end) have a share in; returns the rows changed, by table.
+    """Rebuild the parts of gold's tables that rows of [start, end) have a share in; returns the rows changed, by table.
 
     Gold must have followed silver to its present versions; the caller holds the leases of both. A part is a window, all that is
     known of a customer or an account, or what a transaction is in. Rows of gold in this range that stand for no row of silver go.

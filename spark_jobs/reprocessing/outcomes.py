@@ -1,4 +1,4 @@
-"""What became of rows that were judged once more, and the record of it in control.redrives."""
+"""The outcome of rows that were judged again, and its record in control.redrives."""
 
 import logging
 from collections import Counter
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 from expectations.row_rules import RuleSet
 from spark_jobs import control
 from spark_jobs.control import corrections
-from spark_jobs.control.corrections import PLACE
+from spark_jobs.control.corrections import PLACE, PLACE_DDL
 from spark_jobs.lake import sources, tables
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
@@ -22,8 +22,6 @@ from spark_jobs.silver import recompute
 from spark_jobs.silver.judge import is_valid
 
 log = logging.getLogger(__name__)
-
-_PLACE = "_topic string, _partition int, _offset bigint"
 
 
 def outcomes(rows: Rejudged, judged: DataFrame, changes: Changes) -> DataFrame:
@@ -39,7 +37,7 @@ def outcomes(rows: Rejudged, judged: DataFrame, changes: Changes) -> DataFrame:
 
 def noted(rows: Rejudged, outcomes: DataFrame) -> DataFrame:
     """The outcomes of those records that have a correction, or were in a re-drive: of these, the last outcome must be known."""
-    corrected = rows.spark.createDataFrame(list(corrections.newest(rows.settings)), _PLACE)
+    corrected = rows.spark.createDataFrame(list(corrections.newest(rows.settings)), PLACE_DDL)
     redriven = rows.read(tables.REDRIVES).where(F.col("table") == rows.topic.silver.name).select(*PLACE)
     return recompute.within(outcomes, corrected.union(redriven).distinct())
 
@@ -57,9 +55,9 @@ def unsettled(spark: SparkSession, settings: Settings, topic: Topic, rules: Rule
 
 
 def record(rows: Rejudged, outcomes: DataFrame, rule: str, run_id: str) -> None:
-    """Append to control.redrives what became of every judged record, but for what a run that died has recorded."""
+    """Append to control.redrives the outcome of every judged record, except what a run that died has recorded."""
     settings, silver = rows.settings, rows.topic.silver
-    corrected = rows.spark.createDataFrame(list(corrections.newest(settings)), _PLACE).withColumn("is_corrected", F.lit(True))
+    corrected = rows.spark.createDataFrame(list(corrections.newest(settings)), PLACE_DDL).withColumn("is_corrected", F.lit(True))
     columns = {
         "run_id": F.lit(run_id),
         "table": F.lit(silver.name),
@@ -69,14 +67,14 @@ def record(rows: Rejudged, outcomes: DataFrame, rule: str, run_id: str) -> None:
         "redriven_at": F.lit(corrections.later_than_all(settings, datetime.now(UTC))),
         "_silver_version": F.lit(DeltaTable(str(silver.path(settings))).version()),
     }
-    told = outcomes.join(corrected, on=PLACE, how="left").withColumns(columns).select(*tables.REDRIVES.columns)
+    records = outcomes.join(corrected, on=PLACE, how="left").withColumns(columns).select(*tables.REDRIVES.columns)
     newest_first = Window.partitionBy(*PLACE).orderBy(F.desc("redriven_at"))
     before = rows.read(tables.REDRIVES).where(F.col("table") == silver.name).withColumn("_rank", F.row_number().over(newest_first))
     before = before.where("_rank = 1").select(*PLACE, "run_id", "rules_version", "outcome")
     is_known = (F.col("b.run_id") == F.col("r.run_id")) & (F.col("b.outcome") == F.col("r.outcome"))
     has_passed = (F.col("b.outcome") != "quarantine") & (F.col("r.outcome") != "quarantine")
     is_same = reduce(and_, [F.col(f"r.{name}") == F.col(f"b.{name}") for name in (*PLACE, "rules_version")])
-    new = told.alias("r").join(before.alias("b"), on=is_same & (is_known | has_passed), how="left_anti").toArrow()
+    new = records.alias("r").join(before.alias("b"), on=is_same & (is_known | has_passed), how="left_anti").toArrow()
     kill_point(f"before redrives of {silver.name}")
     control.append(settings, tables.REDRIVES, new)
     kill_point(f"after redrives of {silver.name}")

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from expectations.row_rules import read_rules
 from spark_jobs import control
 from spark_jobs.control import corrections
-from spark_jobs.control.corrections import PLACE
+from spark_jobs.control.corrections import PLACE, PLACE_DDL
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topic import Topic
@@ -27,8 +27,6 @@ from spark_jobs.silver.events import judge_events
 from spark_jobs.silver.records import judge_records
 
 log = logging.getLogger(__name__)
-
-_PLACE = "_topic string, _partition int, _offset bigint"
 
 
 def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> None:
@@ -49,11 +47,11 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     if not count and not halfway:
         log.info("%s: found no row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
         return
-    anew = Rejudged(spark, settings, topic, read_rules(topic.name), rejudge.places_of(rows, count), since)
+    rejudged = Rejudged(spark, settings, topic, read_rules(topic.name), rejudge.places_of(rows, count), since)
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
-    bronze = recompute.within(anew.read(topic.bronze).where(F.col("_batch").between(since, until)), anew.places)
-    judged, changes = _judge(anew, corrections.correct(bronze, values, spark))
-    found = outcomes.outcomes(anew, judged, changes).localCheckpoint()
+    bronze = recompute.within(rejudged.read(topic.bronze).where(F.col("_batch").between(since, until)), rejudged.places)
+    judged, changes = _judge(rejudged, corrections.correct(bronze, values, spark))
+    found = outcomes.outcomes(rejudged, judged, changes).localCheckpoint()
     quarantine = sinks.changes_of(topic.quarantine, rows, recompute.updated_quarantine(rows, judged))
     application = control.application(settings, APPLICATION)
     number = rejudge.last_write(settings, topic, application)  # all is computed and kept by now: from here on the tables change
@@ -61,7 +59,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
         if table == topic.silver or not changed.isEmpty():  # a re-drive is known by the version that it gives the silver table
             number += 1
             sinks.merge_changes(changed, settings, table, Txn(application, number))
-    outcomes.record(anew, found, plan.rule, run_id)
+    outcomes.record(rejudged, found, plan.rule, run_id)
     sinks.merge_changes(quarantine, settings, topic.quarantine, Txn(application, number + 1))
 
 
@@ -79,7 +77,7 @@ def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Pl
         return sources.read_table(spark, settings, table)
 
     quarantine = read(topic.quarantine)
-    places = spark.createDataFrame([each.place for each in plan.corrections], _PLACE)
+    places = spark.createDataFrame([each.place for each in plan.corrections], PLACE_DDL)
     if halfway:
         redriven = read(tables.REDRIVES).where((F.col("table") == topic.silver.name) & (F.col("outcome") != "quarantine"))
         places = reduce(DataFrame.union, [places, *(rows.select(*PLACE) for rows in (redriven, *map(read, topic.valid)))])

@@ -1,4 +1,4 @@
-"""Upkeep of bronze beside its ingestion: whoever wants it asks, and the application that owns the tables does it.
+"""Upkeep of bronze beside its ingestion: a job requests it, and the application that owns the tables does it.
 
 Two JVMs must not write one table, and ingestion never stops. So a request is a file under the checkpoints, which the application
 looks for now and then (`serve`); it works in a thread of its own, one file at a time, and answers with a file for each table. A

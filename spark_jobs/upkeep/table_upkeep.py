@@ -55,7 +55,7 @@ class Report:
     error: str | None = None
 
     def __str__(self) -> str:
-        """One line for people."""
+        """One human-readable line."""
         if self.error:
             return f"{self.table}: {self.error}"
         if not (self.joined or self.removed_files or self.removed_commits or self.waits):
