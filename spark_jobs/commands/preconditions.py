@@ -57,10 +57,10 @@ def _finish_reset(settings: Settings, _: Finisher) -> None:
 
 # All that a process which dies can leave unfinished, in the order in which it is finished. Modules that need Spark are imported late.
 ROLL_BACK = rollback.UNFINISHED
-BACKFILL = Unfinished("a step of a backfill", lambda settings: backfills.halfway(settings) is not None, _finish_backfill)
-REDRIVE = Unfinished("a re-drive", _is_redrive_halfway, _refuse_redrive, is_under_lease=True)  # only it knows what was asked for
-SILVER = Unfinished("a batch of silver", lambda settings: bool(scope.unfinished_bronze(settings)), _finish_silver, is_under_lease=True)
-LIVE_RESET = Unfinished("a reset of live tables", _is_reset_pending, _finish_reset, is_under_lease=True)
+BACKFILL = Unfinished(lambda settings: backfills.halfway(settings) is not None, _finish_backfill)
+REDRIVE = Unfinished(_is_redrive_halfway, _refuse_redrive, is_under_lease=True)  # only it knows what was asked for
+SILVER = Unfinished(lambda settings: bool(scope.unfinished_bronze(settings)), _finish_silver, is_under_lease=True)
+LIVE_RESET = Unfinished(_is_reset_pending, _finish_reset, is_under_lease=True)
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,14 @@ def ready(
     by = Finisher(options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))
     locked: Callable[[], AbstractContextManager[Any]] = lock if callable(lock) else lambda: _leases(settings, lock, options.name)
     with unfinished.hold_finished(settings, locked, wants.finished, by) as held:
-        gates.refuse_if_closed(settings, *wants.gates)
+        if wants.gates:
+            gates.refuse_if_closed(settings, *wants.gates)
         tables.ensure_tables(settings, wants.tables)
         unfinished.finish_held(settings, wants.finished, by)
         for check in wants.checks:
             check(settings)
-        rule_sets.register(settings, wants.topics)
+        if wants.topics:
+            rule_sets.register(settings, wants.topics)
         retention.bring_up_to_date(settings, wants.retained)  # a roll-back or a reset brings back the properties of an older version
         yield held
 

@@ -31,7 +31,6 @@ class Unfinished:
     which command does. It takes the leases of all that the work writes; with `is_under_lease` the caller holds them already.
     """
 
-    name: str
     pending: Callable[[Settings], bool]
     finish: Callable[[Settings, Finisher], None]
     is_under_lease: bool = False

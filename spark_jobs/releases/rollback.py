@@ -96,7 +96,7 @@ def _start_none() -> NoReturn:
     raise AssertionError("a roll-back needs no Spark")
 
 
-UNFINISHED = Unfinished("a roll-back", lambda settings: not control.is_rolled_back(settings), lambda settings, _: finish(settings))
+UNFINISHED = Unfinished(lambda settings: not control.is_rolled_back(settings), lambda settings, _: finish(settings))
 _NOBODY = Finisher("", _start_none)
 
 

@@ -28,7 +28,7 @@ class Story:
             self.told.append(f"{by.run_id} finishes {name}")
             self.due.remove(name)
 
-        return Unfinished(name, lambda _: name in self.due, finish, is_under_lease)
+        return Unfinished(lambda _: name in self.due, finish, is_under_lease)
 
     @contextmanager
     def lock(self) -> Iterator[str]:
