@@ -98,8 +98,8 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
         return None
     number = last_number(settings, table) + 1 if spool.new_rows else None
     # A commit without a new batch belongs to the batches before it (`written.version_upto`).
-    told = {"application": application, **({"batch": number} if number else {})}
-    _commit(settings, table, spool, number, told, Txn(_APPLICATION, number) if number else None)
+    metadata = {"application": application, **({"batch": number} if number else {})}
+    _commit(settings, table, spool, number, metadata, Txn(_APPLICATION, number) if number else None)
     return number
 
 
@@ -108,8 +108,10 @@ def append_planned(settings: Settings, table: Table, spool: Spool, upto: int, nu
     _commit(settings, table, spool, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
 
 
-def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, told: Mapping[str, Any], txn: Txn | None) -> None:
-    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(told)}, app_transactions=[Transaction(*txn)] if txn else None)
+def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, metadata: Mapping[str, Any], txn: Txn | None) -> None:
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(metadata)}, app_transactions=[Transaction(*txn)] if txn else None
+    )
     schema = pa.schema(table.delta_schema().to_arrow())
     rows = pa.RecordBatchReader.from_batches(schema, _complete(spool.read(), schema, number, datetime.now(UTC)))
     kill_point(f"before {table.name}")

@@ -101,8 +101,8 @@ class Fetches:
             _, error, _, end, _ = _PARTITION.unpack_from(answer, at)
             at += _PARTITION.size
         if error:
-            told = f"offset {offset} is out of range" if error == _OUT_OF_RANGE else f"Kafka's error {error}"
-            raise self._error(f"partition {partition}: {told}")
+            reason = f"offset {offset} is out of range" if error == _OUT_OF_RANGE else f"Kafka's error {error}"
+            raise self._error(f"partition {partition}: {reason}")
         (count,) = struct.unpack_from(">i", answer, at)
         at += 4
         aborted = sorted((first, producer) for producer, first in (_ABORTED.unpack_from(answer, at + 16 * n) for n in range(max(count, 0))))

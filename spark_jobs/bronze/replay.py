@@ -50,14 +50,14 @@ class Found:
         """One human-readable line."""
         nothing = sum(map(len, self.empty))
         present = self.end - self.first - self.added - nothing - len(self.large)
-        told = f"offsets {self.first} to {self.end - 1}: {present} present, {self.added} added" if self.end > self.first else "no offset"
+        text = f"offsets {self.first} to {self.end - 1}: {present} present, {self.added} added" if self.end > self.first else "no offset"
         more = (
             (nothing, "without a record (compaction, markers or aborted transactions)"),
             (len(self.large), f"left out, of more than {MOST_BYTES} bytes (offset {', '.join(map(str, self.large[:_TOLD]))})"),
             (self.gone, "older ones gone from Kafka"),
             (self.left, f"from {self.end} on left to the ingestion"),
         )
-        return ", ".join((told, *(f"{count} {what}" for count, what in more if count)))
+        return ", ".join((text, *(f"{count} {what}" for count, what in more if count)))
 
 
 def check_times(begin: datetime, end: datetime | None) -> None:

@@ -39,11 +39,11 @@ def run(settings: Settings, request: Request, start_session: Callable[[], SparkS
     tell(f"dry run: backfill of {request.start.isoformat()} to {request.end.isoformat()}; nothing is written")
     changes = _silver_changes(settings, request, start_session())
     for table in (*tables.SILVER, *tables.GOLD):
-        told = _told(settings, table, request) if request.asks_for(table) else []
+        parts = _described(settings, table, request) if request.asks_for(table) else []
         if table in changes:
-            told.append(f"{changes[table]} rows would change")
-        if told:
-            tell(f"  {table.name}: {', '.join(told)}")
+            parts.append(f"{changes[table]} rows would change")
+        if parts:
+            tell(f"  {table.name}: {', '.join(parts)}")
 
 
 def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -> Mapping[Table, int]:
@@ -61,7 +61,7 @@ def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -
     return {table: count for table, count in changed.items() if table not in tables.SILVER_INDEXES}
 
 
-def _told(settings: Settings, table: Table, request: Request) -> list[str]:
+def _described(settings: Settings, table: Table, request: Request) -> list[str]:
     """Rows (or windows) of a table in the range, and files that may hold some."""
     if table.time_column is None:
         return []

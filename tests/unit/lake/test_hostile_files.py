@@ -49,8 +49,8 @@ def test_a_dry_run_counts_the_files_of_a_range(settings: Settings, start: str, e
     for day in (AFTER_9999, 0, BEFORE_1):
         write(settings, ACCOUNT_DAYS, account_id="A00000001", day=day)
     first, after = (datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (start, end))
-    told = vars(dry_run)["_told"](settings, ACCOUNT_DAYS, Request(first, after, (ACCOUNT_DAYS.name,), 1, False))
-    assert told == [f"{files} rows in {files} of 3 files"]
+    parts = vars(dry_run)["_described"](settings, ACCOUNT_DAYS, Request(first, after, (ACCOUNT_DAYS.name,), 1, False))
+    assert parts == [f"{files} rows in {files} of 3 files"]
 
 
 def test_how_long_rows_wait_for_a_release_is_known_beside_them(settings: Settings) -> None:
