@@ -37,7 +37,7 @@ def wait_for_dags(api: AirflowApi, *dag_ids: str) -> None:
 
 def wait_for_ingestion(settings: Settings, api: AirflowApi, tell: Clock) -> None:
     """Return when bronze holds every record that Kafka has; raises LedgerError when it makes no progress for minutes."""
-    wanted = {table: offsets.look_at(settings, table.topic) for table in BRONZE}
+    wanted = {table: offsets.read_topic(settings, table.topic) for table in BRONZE}
     last, since = "", time.monotonic()
     while True:
         held = {table: ingested(settings, table, table.topic) for table in BRONZE}
