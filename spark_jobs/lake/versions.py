@@ -13,7 +13,11 @@ from spark_jobs.runtime.settings import Settings
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
 UPKEEP = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
-_CHANGES = ("Inserted", "Updated", "Deleted")  # what the metrics of a merge count
+# What the metrics of a merge count, by Spark and by delta-rs.
+_CHANGES = (
+    *("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
+    *("num_target_rows_inserted", "num_target_rows_updated", "num_target_rows_deleted"),
+)
 _FILES = ('{"add":', '{"remove":', '{"cdc":')  # what a commit without rows has none of: one that says how far a job has come
 
 
@@ -73,7 +77,7 @@ def rows_written(path: Path, after: int, applications: Collection[str]) -> int |
     """
     told = (_commit_info(path, version) for version in range(after + 1, DeltaTable(str(path)).version() + 1))
     own = [commit.get("operationMetrics", {}) for commit in told if not commit or commit.get("application") in applications]
-    return sum(int(metrics.get(f"numTargetRows{what}", 0)) for metrics in own for what in _CHANGES) if own else None
+    return sum(int(metrics.get(what, 0)) for metrics in own for what in _CHANGES) if own else None
 
 
 def _commit(path: Path, version: int) -> list[str]:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-_PLACE = "struct({0}.last_event_at, {0}._batch, {0}._topic, {0}._partition, {0}._offset)"
-_IS_LATER = f"{_PLACE.format('s')} > {_PLACE.format('t')}"
+_PLACE = ("last_event_at", "_batch", "_topic", "_partition", "_offset")
 _OF_LAST_ROW = ("balance", "last_event_at", "_topic", "_partition", "_offset", "_batch")
 
 
@@ -43,6 +42,12 @@ def account_balances(transactions: DataFrame, per: Sequence[str] = ("account_id"
     )
 
 
+def _is_later() -> str:
+    """Whether the contribution's last row comes after the table's, in SQL that DataFusion understands, too."""
+    steps = [" and ".join([*(f"s.{name} = t.{name}" for name in _PLACE[:n]), f"s.{_PLACE[n]} > t.{_PLACE[n]}"]) for n in range(len(_PLACE))]
+    return " or ".join(f"({step})" for step in steps)
+
+
 TABLE = GoldTable(
     "gold.account_balances",
     """account_id string, balance decimal(18,2), last_event_at timestamp, credits decimal(38,2), debits decimal(38,2),
@@ -50,7 +55,9 @@ TABLE = GoldTable(
     keys=("account_id",),
     time_column="last_event_at",
     strategy=Keys(
-        account_balances, "account_id", adds=ADD_BOOKED | {name: f"if({_IS_LATER}, s.{name}, t.{name})" for name in _OF_LAST_ROW}
+        account_balances,
+        "account_id",
+        adds=ADD_BOOKED | {name: f"case when {_is_later()} then s.{name} else t.{name} end" for name in _OF_LAST_ROW},
     ),
     cell=Cell(
         rows="account_id = $account_id",

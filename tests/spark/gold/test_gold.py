@@ -169,13 +169,19 @@ def test_of_a_name_only_first_letters_stay(spark: SparkSession) -> None:
     assert found == masked
 
 
-def test_sums_folded_step_by_step_are_those_of_all_rows_and_no_step_counts_twice(spark: SparkSession, tmp_path: Path) -> None:
-    """Through the real merge: T2 (later) and T4 (same time, later arrival) come before T5 and T6 (earlier), and a new key."""
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_sums_folded_step_by_step_are_those_of_all_rows_and_no_step_counts_twice(
+    spark: SparkSession, tmp_path: Path, in_memory: bool
+) -> None:
+    """Through the real merges: T2 (later) and T4 (same time, later arrival) come before T5 and T6 (earlier), and a new key."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
     tables.ensure_tables(settings, [table for table, _ in summed()])
     rows = silver(spark, [*ROWS, ("T7", "A00000003", "C00000003", "2013-01-05", "Credit", "1.00", "1.00")]).localCheckpoint()
     for table, adds in summed():
         for first, upto in ((0, 4), (4, 8), (4, 8)):  # the second step twice
             part = rows.where(F.col("_offset").between(first, upto - 1))
-            sinks.merge_rows(sums_of(table, part), settings, table, Txn("test", upto), on=table.keys, matched=adds)
+            if in_memory:
+                sinks.merge_few(sums_of(table, part), settings, table, Txn("test", upto), matched=adds)
+            else:
+                sinks.merge_rows(sums_of(table, part), settings, table, Txn("test", upto), on=table.keys, matched=adds)
         assert_same(sources.read_table(spark, settings, table), sums_of(table, rows))

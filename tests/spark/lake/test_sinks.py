@@ -1,14 +1,20 @@
 """Writes that are repeated, cut anew or half done: nothing is lost, nothing counts twice."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.lake import sinks, sources
+from spark_jobs.lake import side_by_side, sinks, sources
 from spark_jobs.lake.tables import Table, ensure_tables
 from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.versions import is_upkeep, rows_written
+from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.frames import assert_same, frame
@@ -53,9 +59,13 @@ def test_an_empty_append_moves_the_table_on_and_applications_do_not_hinder_each_
     assert_same(sources.read_table(spark, home, LOG), batches(spark, 1))
 
 
-def test_a_merge_counts_once_and_only_in_its_columns(spark: SparkSession, home: Settings) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_merge_counts_once_and_only_in_its_columns(spark: SparkSession, home: Settings, in_memory: bool) -> None:
     def merge(rows: list[tuple[str | None, int, str | None]], upto: int) -> None:
-        sinks.merge_rows(frame(spark, SUMS.ddl, rows), home, SUMS, Txn("job", upto), on=SUMS.keys, matched=ADD)
+        if in_memory:
+            sinks.merge_few(frame(spark, SUMS.ddl, rows), home, SUMS, Txn("job", upto), matched=ADD)
+        else:
+            sinks.merge_rows(frame(spark, SUMS.ddl, rows), home, SUMS, Txn("job", upto), on=SUMS.keys, matched=ADD)
 
     merge([("x", 1, "new"), (None, 5, "a null key is a key")], 3)
     merge([("x", 1, "again")], 3)
@@ -67,7 +77,8 @@ def test_a_merge_counts_once_and_only_in_its_columns(spark: SparkSession, home: 
     assert spark.conf.get("spark.databricks.delta.write.txnVersion", None) is None
 
 
-def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession, home: Settings) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession, home: Settings, in_memory: bool) -> None:
     before = [("same", 1, None), ("changed", 1, None), ("to null", 1, "x"), ("gone", 1, None)]
     after = [("same", 1, None), ("changed", 2, None), ("to null", 1, None), ("new", 1, "")]
     change = "id string, total bigint, note string, _is_gone boolean"
@@ -76,8 +87,65 @@ def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession
     assert_same(changes, frame(spark, change, expected))
     rows = frame(spark, SUMS.ddl, before)
     sinks.merge_rows(rows, home, SUMS, Txn("job", 1), on=SUMS.keys)
-    sinks.merge_rows(changes, home, SUMS, Txn("job", 2), on=SUMS.keys, deletes_where="s._is_gone")
+    if in_memory:
+        sinks.merge_few(changes, home, SUMS, Txn("job", 2), deletes_where="s._is_gone")
+    else:
+        sinks.merge_rows(changes, home, SUMS, Txn("job", 2), on=SUMS.keys, deletes_where="s._is_gone")
     assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, after))
+    assert rows_written(SUMS.path(home), 1, ["job"]) == 4
+
+
+def test_a_table_that_does_not_change_notes_how_far_it_has_come(spark: SparkSession, home: Settings) -> None:
+    """In a commit without rows, also where rows are marked as removed."""
+    marked = replace(SUMS, name="gold.marked")
+    ensure_tables(home, [marked])
+    sinks.mark_removed_rows(spark, home, [marked])
+    same = frame(spark, SUMS.ddl, [("x", 1, None)])
+    for table in (SUMS, marked):
+        sinks.merge_rows(same, home, table, Txn("job", 1), on=table.keys)
+        before = version(home, table)
+        for upto in (2, 2):
+            sinks.merge_changes(sinks.changes_of(table, same, same), home, table, Txn("job", upto))
+        assert (version(home, table), sinks.applied(home, table, "job")) == (before + 1, 2)
+        assert is_upkeep(table.path(home), before + 1)
+        assert_same(sources.read_table(spark, home, table), same)
+
+
+def test_changes_that_meet_in_a_key_are_refused_in_memory(spark: SparkSession, home: Settings) -> None:
+    twice = frame(spark, SUMS.ddl, [("x", 1, "a"), ("x", 2, "b")])
+    with pytest.raises(LedgerError, match=r"gold\.sums: found 2 changes of 1 rows"):
+        sinks.merge_few(twice, home, SUMS, Txn("job", 1))
+    assert version(home, SUMS) == 0
+
+
+def test_files_written_in_memory_have_no_statistics_of_decimals(spark: SparkSession, home: Settings) -> None:
+    """delta-rs has floats for them: a sum of 19 digits would lie outside of its own file's bounds, and be missed."""
+    exact = Table("gold.exact", "id string, amount decimal(38,2)", keys=("id",))
+    ensure_tables(home, [exact])
+    sinks.merge_few(frame(spark, exact.ddl, [("x", "99999999999999999.99")]), home, exact, Txn("job", 1))
+    found = pa.table(DeltaTable(str(exact.path(home))).get_add_actions(flatten=True)).column_names
+    assert "max.id" in found
+    assert "max.amount" not in found
+    assert sources.read_table(spark, home, exact).where("amount >= 99999999999999999.99").count() == 1
+
+
+def test_the_first_failure_is_told_and_what_has_begun_is_finished(spark: SparkSession, home: Settings) -> None:
+    """Each in a session of its own: what a write sets there does not reach another one."""
+    began, met = Barrier(2), list[str]()
+
+    def write(session: SparkSession, name: str) -> None:
+        session.conf.set("spark.databricks.delta.write.txnAppId", name)
+        began.wait(60)
+        if name == "bad":
+            raise LedgerError("found this, expected that")
+        sinks.append_batches(side_by_side.within(session, batches(spark, 1)), home, LOG, Txn("job", 1))
+        met.append(str(session.conf.get("spark.databricks.delta.write.txnAppId")))
+
+    with pytest.raises(LedgerError, match="bad stopped: found this, expected that"):
+        side_by_side.run_each(spark, {"bad": partial(write, name="bad"), "good": partial(write, name="good")})
+    assert met == ["good"]
+    assert sinks.applied(home, LOG, "job") == 1
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
 
 
 def test_a_write_that_fails_leaves_nothing_and_can_be_repeated(spark: SparkSession, home: Settings) -> None:

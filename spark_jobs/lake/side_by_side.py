@@ -1,0 +1,53 @@
+"""Work on several tables side by side, each in a session of its own, so that the settings of one write do not meet those of another."""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.runtime.errors import LedgerError, first_line
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 3  # while one plans or commits, others compute; work on many rows fills cores and memory by itself
+
+
+def run_each(spark: SparkSession, work: Mapping[str, Callable[[SparkSession], object]], at_once: int = AT_ONCE) -> None:
+    """Run each piece of work, by name, in a copy of the session; they begin in this order, so many at a time.
+
+    When one fails, those that have begun are finished, and the others do not begin. Raises LedgerError with the first line of what
+    failed first.
+    """
+
+    def run(name: str, task: Callable[[SparkSession], object]) -> None:
+        spark.sparkContext.setJobDescription(name)  # of this thread
+        task(copy_of(spark))
+
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
+    try:
+        begun = {pool.submit(inheritable_thread_target(spark)(run), name, task): name for name, task in work.items()}
+        first, _ = wait(begun, return_when=FIRST_EXCEPTION)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    errors = [(name, error) for future, name in begun.items() if not future.cancelled() and (error := future.exception())]
+    errors.sort(key=lambda failed: failed[0] not in {begun[future] for future in first})
+    for name, error in errors[1:]:
+        log.error("%s stopped, too: %s", name, first_line(error))
+    for name, error in errors[:1]:
+        raise LedgerError(f"{name} stopped: {first_line(error)}") from error
+
+
+def copy_of(spark: SparkSession) -> SparkSession:
+    """A session with the settings that another one has now; what is set in one of them does not concern the other."""
+    session: Any = spark._jsparkSession
+    return SparkSession(spark.sparkContext, session.cloneSession())
+
+
+def within(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """The same rows, of a session that is a copy of theirs."""
+    jvm: Any = spark._jvm
+    plan = rows._jdf.queryExecution().analyzed()
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
