@@ -17,8 +17,7 @@ class Change:
     """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
 
     Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
-    None: they may be anywhere. `is_small`:
-    each task can hold them.
+    None: they may be anywhere. `is_small`: each task can hold them.
     """
 
     images: DataFrame
@@ -72,10 +71,15 @@ class Changes:
     last_in_place: int
     hours: tuple[int, ...]
 
+    @property
+    def is_small(self) -> bool:
+        """Whether each task can hold them."""
+        return self.count <= _MOST_BROADCAST
+
     def after(self, version: int) -> Change:
         """What happened after a version."""
         images, is_in_place = self.feed.where(F.col("_commit_version") > version), version < self.last_in_place
-        return Change(images, present_rows(images) if is_in_place else images, is_in_place, self.hours, self.count <= _MOST_BROADCAST)
+        return Change(images, present_rows(images) if is_in_place else images, is_in_place, self.hours, self.is_small)
 
 
 def hold_changes(feed: DataFrame) -> Changes | None:

@@ -1,13 +1,15 @@
-"""The gold job: one availableNow pass over what changed in silver, for every gold table.
+"""The gold job: one pass over what changed in silver, for every gold table.
 
-It follows silver's change feeds. How far a gold table follows is the silver version kept in its own commits, so a run may die
+It reads silver's change feeds. How far a gold table follows is the silver version kept in its own commits, so a run may die
 anywhere and be repeated.
 """
 
 import json
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
@@ -16,7 +18,7 @@ from spark_jobs import control
 from spark_jobs.gold.changes import Change, hold_changes
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
-from spark_jobs.lake import leases, sinks, sources, tables
+from spark_jobs.lake import leases, side_by_side, sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn
@@ -31,22 +33,32 @@ JOB = "gold"
 
 
 def tables_in_order() -> tuple[GoldTable, ...]:
-    """Every gold table, in the order in which they are written.
+    """Every gold table, in the order in which their writes begin."""
+    return tuple(table for wave in _waves() for table in wave)
 
-    The first is the one from which the others read silver's rows, in the order of time; one that is made of another comes after it.
+
+def _waves() -> tuple[tuple[GoldTable, ...], ...]:
+    """The gold tables in groups that come one after the other; those of one group are independent of one another.
+
+    The first is the table from which the others read silver's rows, in the order of time; the last are those made of another one.
     """
     found = [find(table.name) for table in tables.GOLD]
-    return tuple(sorted(found, key=lambda table: (table != tables.ENRICHED_TRANSACTIONS, table.made_of is not None)))
+    first = [table for table in found if table == tables.ENRICHED_TRANSACTIONS]
+    return (*first,), (*(table for table in found if table not in first and table.made_of is None),), (*(t for t in found if t.made_of),)
 
 
 def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
     """Bring every gold table up to silver, which stands still while this runs, and record how far in control.batches."""
     with sinks.configured(spark, SMALL_PAGES):
-        for table in tables_in_order():
-            for dimension in table.follows[1:]:
-                follow_dimension(spark, settings, dimension, table)
+        pairs = [(dimension, table) for table in tables_in_order() for dimension in table.follows[1:]]
+        follow = {f"{dimension.name} in {table.name}": _follower(settings, dimension, table) for dimension, table in pairs}
+        side_by_side.run_each(spark, follow)
         follow_transactions(spark, settings)
     record(settings, run_id)
+
+
+def _follower(settings: Settings, dimension: Table, table: GoldTable) -> Callable[[SparkSession], None]:
+    return lambda session: follow_dimension(session, settings, dimension, table)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:
@@ -56,12 +68,18 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
     def take(feed: DataFrame, targets: Collection[Table]) -> int | None:
         if (changes := hold_changes(feed)) is None:
             return None
-        sinks.mark_removed_rows(feed.sparkSession, settings, [table for table in tables.GOLD if table.deletion_vectors])
-        for table in tables_in_order():
+        sinks.mark_removed_rows(spark, settings, [table for table in tables.GOLD if table.deletion_vectors])
+
+        def bring(session: SparkSession, table: GoldTable) -> None:
             done = sinks.applied(settings, table, application)
-            if table in targets and (done is None or done < changes.last):
-                silver = _silver_in_time(feed.sparkSession, settings, application, changes.last)
-                _take(changes.after(done or 0), inputs(silver, settings), settings, table, Txn(application, changes.last), changes.count)
+            if done is None or done < changes.last:
+                silver = _silver_in_time(session, settings, application, changes.last)
+                change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
+                _take(change, inputs(silver, settings), settings, table, Txn(application, changes.last), changes.count)
+
+        for wave in _waves():
+            work = {table.name: partial(bring, table=table) for table in wave if table in targets}
+            side_by_side.run_each(spark, work, at_once=side_by_side.AT_ONCE if changes.is_small else 1)
         return changes.last
 
     _follow(spark, settings, tables.SILVER_TRANSACTIONS, tables_in_order(), application, take)
@@ -75,7 +93,10 @@ def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, t
         sinks.append_rows(new, settings, table, txn, count=count)
     elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
         sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
-        sinks.merge_rows(sums, settings, table, txn, on=table.keys, matched=dict(strategy.adds))
+        if change.is_small and sinks.is_small(settings, table):
+            sinks.merge_few(sums, settings, table, txn, matched=strategy.adds)
+        else:
+            sinks.merge_rows(sums, settings, table, txn, on=table.keys, matched=dict(strategy.adds))
     else:
         _amend(change, given, settings, table, txn)
 
@@ -156,24 +177,13 @@ def _follow(
     following = {table: done for table, done in applied.items() if done is not None and table not in new}
     done = min(following.values(), default=head)
     if has_changes_from(source.path(settings), done + 1):
-        _follow_changes(spark, settings, source, done, lambda feed: take(feed, following))
+        if (last := take(sources.read_changes(spark, settings, source, done, head), following)) is not None:
+            log.info("%s: gold follows up to version %d", source.name, last)
     else:
         log.info("%s: nothing new for gold since version %d", source.name, done)
     if new:
         rows = sources.read_table(spark, settings, source, version=head)
         take(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")}), new)
-
-
-def _follow_changes(spark: SparkSession, settings: Settings, source: Table, done: int, take: Callable[[DataFrame], int | None]) -> None:
-    """Run `take(changes)` on what happened to a silver table after a version."""
-
-    def process(feed: DataFrame, _: int) -> None:
-        if (last := take(feed)) is not None:
-            log.info("%s: gold follows up to version %d", source.name, last)
-
-    feed = sources.stream_changes(spark, settings, source, after_version=done)
-    query = feed.writeStream.queryName(f"gold of {source.name}").foreachBatch(process)
-    sources.wait_for([sources.start_once(query, settings, JOB, source)])
 
 
 def record(settings: Settings, run_id: str) -> None:

@@ -69,10 +69,10 @@ def start_once(writer: DataStreamWriter, settings: Settings, layer: str, table: 
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
-def stream_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int) -> DataFrame:
-    """The change feed of a table after one of its versions: its columns, _change_type and _commit_version."""
-    reader = spark.readStream.format("delta").option("readChangeFeed", "true").option("maxFilesPerTrigger", _ALL_FILES)
-    return reader.option("startingVersion", after_version + 1).load(str(table.path(settings)))
+def read_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int, upto_version: int) -> DataFrame:
+    """The change feed of a table after one of its versions, up to another one: its columns, _change_type and _commit_version."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after_version + 1)
+    return reader.option("endingVersion", upto_version).load(str(table.path(settings)))
 
 
 def wait_for(queries: Iterable[StreamingQuery]) -> None:

@@ -101,8 +101,9 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
     near = beside(days.where(region.on_days("day", NEAR)), anew)
     found = amended(near, anew).localCheckpoint()
     ends = days.agg(F.min("day").alias("first"), F.max("day").alias("last")).collect()[0]
-    lonely = found.where(is_lonely(ends["first"], ends["last"])).select("account_id").distinct().localCheckpoint()
+    lonely = found.where(is_lonely(ends["first"], ends["last"])).select("account_id").distinct()
     if not lonely.isEmpty():
+        lonely = lonely.localCheckpoint()
         of_lonely = amended(*(rows.join(lonely, on="account_id", how="left_semi") for rows in (days, anew)))
         found = found.join(lonely, on="account_id", how="left_anti").unionByName(of_lonely.localCheckpoint())
     return found.where("_was is not null").select("_was.*"), found.select(*days.columns)

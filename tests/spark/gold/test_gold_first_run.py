@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.gold import job
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, killed_at, of_customers, silver_rows
 from tests.support.gold_model import Row, model
@@ -51,7 +52,7 @@ def die_in_first_run(
     for dies_after in deaths:
         with monkeypatch.context() as patch:
             patch.setattr(sinks, "kill_point", killed_at(f"after {dies_after.name}"))
-            with pytest.raises(RuntimeError, match="killed"):
+            with pytest.raises(LedgerError, match="killed"):
                 job.follow_transactions(spark, settings)
         assert_right(settings, silver, (accounts, customers), ORDER[: ORDER.index(dies_after) + 1])
         silver.append(10)
