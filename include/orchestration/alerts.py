@@ -18,7 +18,7 @@ from spark_jobs.runtime.settings import read_settings
 
 SMTP_CONNECTION = "smtp_default"
 WEBHOOK_SECONDS = 5
-FOUND = "{{ exception | default('its process ended without a word; see its log', true) | string | truncate(4000, true, '...', 0) }}"
+FOUND = "{{ exception | default('its process ended without an error; see its log', true) | string | truncate(4000, true, '...', 0) }}"
 RUN = "{{ ti.log_url.split('/tasks/')[0] }}"
 SENDER = "{{ conn.smtp_default.extra_dejson.get('from_email') or to[0] }}"
 
@@ -26,7 +26,7 @@ Callback = Callable[[Context], Any]
 
 
 def alerts(what: str, to_do: str) -> list[BaseNotifier]:
-    """The failure callbacks that tell people: what happened, in a few words of ours, and what they can do about it.
+    """The failure callbacks that send an alert: what happened, and what an operator can do about it.
 
     One for the webhook, one for mail, each only where its setting names one; the error of the task says what was found and expected.
     """

@@ -30,9 +30,9 @@ _ERROR_SECONDS = 10.0
 
 
 def keep_running(service: Service, task_id: str, parts: Collection[str] = (), option: str = "") -> BaseOperator:
-    """The task that keeps one application of a service running, with some of its parts or all; people hear when it fails.
+    """The task that keeps one application of a service running, with some of its parts or all; a failure sends an alert.
 
-    `option` is a template. Where it renders to something, an application that runs is first ended behind its batch, and the next one is
+    `option` is a template. If it renders to something, a running application first finishes its batch and exits, and the next one is
     started with it.
     """
     about: dict[str, Any] = {
@@ -104,7 +104,7 @@ class KeepRunning(BaseOperator):
         self.option = option
 
     def execute(self, context: Context) -> None:
-        """Take the application over, or start it; with an option, one that runs is first ended behind its batch."""
+        """Take the application over, or start it; with an option, a running one first finishes its batch and exits."""
         supervisor = Supervisor(read_settings(), SERVICES[self.command], self.parts, context["run_id"])
         if self.option:
             supervisor.stop()
@@ -119,19 +119,19 @@ class KeepRunning(BaseOperator):
 
 
 class SupervisionTrigger(BaseTrigger):
-    """Looks once a second how an application does, and starts it again. A triggerer that takes over finds the same application."""
+    """Checks an application once a second and restarts it. A triggerer that takes over finds the same application."""
 
     def __init__(self, command: str, parts: list[str], run_id: str, is_started: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.command, self.parts, self.run_id, self.is_started = command, parts, run_id, is_started
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What another triggerer needs to go on."""
+        """What another triggerer needs to continue."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         return name, {"command": self.command, "parts": self.parts, "run_id": self.run_id, "is_started": self.is_started}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Supervise until no other start can help; what is new goes to the task's log."""
+        """Supervise until no restart can help; changes go to the task's log."""
         supervisor = Supervisor(read_settings(), SERVICES[self.command], self.parts, self.run_id)
         if self.is_started:
             supervisor.expect()
@@ -142,7 +142,7 @@ class SupervisionTrigger(BaseTrigger):
             except GaveUpError as error:
                 yield TriggerEvent({"error": str(error)})  # type: ignore[no-untyped-call]
                 return
-            except Exception:  # a disk that is full, a file that cannot be read: look again, and say so
+            except Exception:  # a full disk, an unreadable file: log it and try again
                 self.log.exception("the application cannot be supervised")
                 await asyncio.sleep(_ERROR_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)

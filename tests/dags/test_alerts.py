@@ -90,7 +90,7 @@ def test_the_connection_names_the_sender(mail: MailServer, monkeypatch: pytest.M
 
 def test_a_task_whose_process_was_killed_is_told_too(webhook: Webhook) -> None:
     alerts("ingestion has stopped", "look.")[0](failed(None))
-    assert "its process ended without a word; see its log" in webhook.received[0][1]["text"]
+    assert "its process ended without an error; see its log" in webhook.received[0][1]["text"]
 
 
 def test_both_are_told(webhook: Webhook, mail: MailServer) -> None:
@@ -107,7 +107,7 @@ def test_an_alert_that_fails_is_an_error_that_shows_no_token(webhook: Webhook, s
 
 def test_a_webhook_that_is_away_is_an_error_that_shows_no_token(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("LEDGER_ALERT_WEBHOOK", f"http://{HOST}:9/hook/{TOKEN}?key=a+b")
-    with pytest.raises(AirflowException, match="LEDGER_ALERT_WEBHOOK was not told: ConnectionError") as failure:
+    with pytest.raises(AirflowException, match="the alert was not sent to LEDGER_ALERT_WEBHOOK: ConnectionError") as failure:
         alerts("x", "y")[0](failed())
     assert TOKEN not in shown(capfd, failure.value)
 
