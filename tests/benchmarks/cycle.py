@@ -34,6 +34,7 @@ from spark_jobs.control import rule_sets, scope
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.layout import SMALL_PAGES
+from spark_jobs.lake.topics import transactions
 from spark_jobs.runtime.session import java_options, start_session
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index, job as silver
@@ -93,7 +94,7 @@ def make_history(home: Path, count: int) -> None:
         rows = gold_history.transactions(spark, count, gold_history.late_one_in(ONE_IN, "late", most=2 * DAY_MS))
         ordered = rows.repartitionByRange(1 + count // (2 * gold_history.ROWS_A_FILE), *tables.ARRIVAL)
         gold_history.append(settings, tables.SILVER_TRANSACTIONS, ordered.sortWithinPartitions(*tables.ARRIVAL), "silver")
-        id_index.catch_up(spark, settings, "silver", last)
+        id_index.catch_up(spark, settings, transactions.TOPIC, "silver", last)
     with sinks.configured(spark, SMALL_PAGES):
         gold_history.make_gold(spark, settings, count)
     spark.stop()
