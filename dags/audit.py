@@ -35,7 +35,7 @@ from include.orchestration.jobs import spark_job
 
 @dag(
     dag_id="audit",
-    schedule=CronTriggerTimetable("47 4 * * *", timezone="UTC", run_immediately=timedelta(0)),
+    schedule=CronTriggerTimetable("47 4 * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
     doc_md=__doc__,
     tags=["silver", "gold", "quality"],
     **ON_SCHEDULE,

@@ -36,7 +36,7 @@ from include.orchestration.jobs import Job, job
 
 @dag(
     dag_id="maintenance",
-    schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC", run_immediately=timedelta(0)),
+    schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
     doc_md=__doc__,
     tags=["bronze", "silver", "gold", "files"],
     **ON_SCHEDULE,

@@ -10,8 +10,9 @@ ask >> decide >> start_medallion
 
 **When a task fails**
 
-- `ask`: the answer was not accepted: its reason is not one line of at most 1000 characters, or the gate was judged again meanwhile. The
-  task asks again within seconds: answer the new question.
+- `ask`: the answer was not accepted: its reason is not one line of at most 1000 characters, or another table or expectation has closed
+  meanwhile. The task asks again within seconds, and says why: answer the new question. If another operator has decided meanwhile, the
+  task fails and names that decision.
 - `decide`: exit code 5: a job held the tables for 10 minutes. A roll-back is recorded only while no job writes them, so nothing was
   recorded; the task is retried. A recorded decision is always carried out: the next job finishes an interrupted roll-back.
 - `start_medallion`: Airflow could not create the run: trigger `medallion` by hand, with `force`.
@@ -23,8 +24,8 @@ ask >> decide >> start_medallion
   from bronze again. Nothing is lost: bronze holds every record. *Repair the cause first*, or the gate closes again.
 - **wait**: nothing changes. Runs of `medallion` fail within seconds and name the operator who decided to wait, and why.
 
-`control.decisions` keeps choice, reason and user. One question is open at a time. If the gate is run again and passes, no answer is
-needed, and a late one is not recorded.
+`control.decisions` keeps choice, reason and user of every answer. One question is open at a time, one for each cause: verdicts on the
+same table, version, batches and expectations are one question. If the gate is run again and passes, a late answer changes nothing.
 
 Without Airflow: `python -m spark_jobs.run decide release-anyway|roll-back|wait --who NAME --why TEXT`.
 """

@@ -24,7 +24,7 @@ from include.orchestration.progress import refuse_stale_release
 
 @dag(
     dag_id="release_watch",
-    schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),
+    schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
     doc_md=__doc__,
     tags=["release", "quality", "alert"],
     **ON_SCHEDULE,

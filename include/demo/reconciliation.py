@@ -91,17 +91,17 @@ def read_gates(settings: Settings) -> list[Gate]:
     newest = newest_verdicts(settings).values()
     gates = []
     for layer in LAYERS:
-        rows = [row for row in newest if row["layer"] == layer]
-        closed = [row for row in rows if not row["passed"]]
-        shown = max(closed or rows, key=lambda row: row["_judged_at"], default=None)
+        verdicts = [verdict for verdict in newest if verdict.layer == layer]
+        closed = [verdict for verdict in verdicts if not verdict.passed]
+        shown = max(closed or verdicts, key=lambda verdict: verdict.judged_at, default=None)
         gates.append(
             Gate(
                 layer=layer,
-                passed=bool(rows) and not closed,
-                tables=len({row["table"] for row in rows}),
-                evaluated=sum(row["evaluated"] or 0 for row in rows),
-                failed_expectations=[f"{row['table']}: {name}" for row in closed for name in row["failed_expectations"] or ["?"]],
-                report=shown["report"] if shown else None,
+                passed=bool(verdicts) and not closed,
+                tables=len(verdicts),
+                evaluated=sum(verdict.evaluated for verdict in verdicts),
+                failed_expectations=[f"{verdict.table}: {name}" for verdict in closed for name in verdict.findings or ["?"]],
+                report=shown.report if shown else None,
             )
         )
     return gates

@@ -4,18 +4,30 @@ The names of tables and expectations, and what a person wrote, are values here: 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Context, Param
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from include.orchestration.defaults import dag_of_run
-from include.orchestration.gates import FAILURES
-from spark_jobs.control.verdicts import CHOICES, RELEASE_ANYWAY, ROLL_BACK, WAIT, closed_verdicts
+from include.orchestration.gates import report_url
+from spark_jobs.control.verdicts import (
+    CHOICES,
+    RELEASE_ANYWAY,
+    ROLL_BACK,
+    UNUSED,
+    WAIT,
+    Decision,
+    Finding,
+    Verdict,
+    closed_verdicts,
+    newest_verdicts,
+    read_decisions,
+)
 from spark_jobs.runtime import one_line
 from spark_jobs.runtime.settings import Settings, read_settings
 
@@ -31,25 +43,23 @@ REASON = Param(
 )
 NOTHING_CLOSED = "no gate is closed: nothing to decide"
 
-Verdict = dict[str, Any]  # a row of spark_jobs.control.verdicts.closed_verdicts
-
 
 def open_verdicts(settings: Settings) -> list[Verdict]:
-    """The closed verdicts that still stop the pipeline: nobody decided about them, or somebody decided to wait."""
+    """The closed verdicts that still stop the pipeline: nobody decided about them, or a person decided to wait."""
     closed = closed_verdicts(settings, "bronze", "silver", "gold")
-    return [verdict for verdict in closed if verdict["decision"] is None or verdict["decision"]["choice"] == WAIT]
+    return [verdict for verdict in closed if verdict.decision is None or verdict.decision.choice == WAIT]
 
 
 def undecided(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Those about which nobody has decided anything."""
-    return [verdict for verdict in verdicts if verdict["decision"] is None]
+    return [verdict for verdict in verdicts if verdict.decision is None]
 
 
 def decision_run_id(verdicts: Sequence[Verdict]) -> str:
-    """The run of `quality_decision` that asks about closed verdicts: named after the newest one's run and moment, so one for each."""
-    newest = max(verdicts, key=lambda verdict: (verdict["_judged_at"], verdict["run_id"]))
-    run = re.sub(r"[^A-Za-z0-9_.~:+-]", "-", newest["run_id"])[:150]  # what Airflow takes, however the gate was run
-    return f"decision__{run}__{newest['_judged_at']:%Y%m%dT%H%M%S.%f}"
+    """The run of `quality_decision` that asks about closed verdicts: named after run and moment of their newest cause, so one for each."""
+    run_id, at = max((verdict.cause or (verdict.run_id, verdict.judged_at) for verdict in verdicts), key=lambda cause: (cause[1], cause[0]))
+    run = re.sub(r"[^A-Za-z0-9_.~:+-]", "-", run_id)[:150]  # what Airflow takes, however the gate was run
+    return f"decision__{run}__{at:%Y%m%dT%H%M%S.%f}"
 
 
 def waits_for(verdicts: Sequence[Verdict]) -> str:
@@ -60,7 +70,7 @@ def waits_for(verdicts: Sequence[Verdict]) -> str:
 
 
 class AskForDecision(TriggerDagRunOperator):
-    """Triggers `quality_decision` once for each closed verdict; skipped when no gate is closed or somebody was asked before."""
+    """Triggers `quality_decision` once for each cause; skipped when no gate is closed or a run has asked about it before."""
 
     def __init__(self, **operator_args: Any) -> None:
         super().__init__(trigger_dag_id=DECISION_DAG, skip_when_already_exists=True, **operator_args)
@@ -78,8 +88,8 @@ class AskForDecision(TriggerDagRunOperator):
 class DecisionOperator(HITLOperator):
     """Asks an operator about the gates that are closed now. Returns choice, who and why; skipped when none is closed.
 
-    An answer without a usable reason, or to a question that is no longer the one asked, is not taken: the task fails, its next
-    try asks again.
+    An answer counts when all that is closed now was asked about: the same tables, versions, batches and expectations, whichever run
+    judged them. One that does not count is kept in control.decisions, and the task's next try says why in its question.
     """
 
     def __init__(self, **operator_args: Any) -> None:
@@ -94,37 +104,48 @@ class DecisionOperator(HITLOperator):
         if not verdicts:
             raise AirflowSkipException(NOTHING_CLOSED)
         ti = context["ti"]
-        layers = sorted({(verdict["layer"], verdict["run_id"]) for verdict in verdicts})
-        failures = [
-            failure
-            for layer, run_id in layers
-            for failure in ti.xcom_pull(dag_id=dag_of_run(run_id), run_id=run_id, task_ids=f"{layer}_gate", key=FAILURES) or ()
-        ]
-        ti.xcom_push(key="asked", value=marks(verdicts))
-        gates = " and ".join(dict.fromkeys(layer for layer, _ in layers))
+        ti.xcom_push(key="asked", value=[verdict.judged for verdict in verdicts])
+        gates = " and ".join(sorted({verdict.layer for verdict in verdicts}))
         self.subject = f"Gate {gates} closed: release anyway, roll back or wait?"
         release = latest_release(settings)
-        self.body = question(verdicts, failures, release.release_id if release else None, ti.log_url.split("/dags/")[0])
+        unused = [each for each in read_decisions(settings) if each.layer == UNUSED and each.run_id == context.get("run_id")]
+        self.body = question(verdicts, release.release_id if release else None, ti.log_url.split("/dags/")[0], unused[:1])
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
         """Check the answer, and that it is about what is closed now."""
-        answer = read_answer(event)
-        verdicts = open_verdicts(read_settings())
-        if not verdicts:
-            raise AirflowSkipException(f"{NOTHING_CLOSED} any more, so the answer of {answer['who']} was not recorded")
-        if context["ti"].xcom_pull(task_ids=self.task_id, key="asked") != marks(verdicts):
-            raise AirflowException(
-                f"the answer of {answer['who']} was not taken: found other closed verdicts now than those it was asked about: "
-                "read the new question and answer again"
-            )
-        super().execute_complete(context, event)
-        return answer
+        from spark_jobs.releases.decisions import keep_unused
+
+        settings, run_id = read_settings(), str(context.get("run_id"))
+        try:
+            answer = read_answer(event)
+        except AirflowException as error:
+            keep_unused(settings, "an answer", str((event.get("responded_by_user") or {}).get("name")), str(error), run_id)
+            raise
+        verdicts = open_verdicts(settings)
+        asked = set(context["ti"].xcom_pull(task_ids=self.task_id, key="asked") or ())
+        if verdicts and asked >= {verdict.judged for verdict in verdicts}:
+            super().execute_complete(context, event)
+            return answer
+        since = [f"{verdict.judged} closed too" for verdict in verdicts if verdict.judged not in asked]
+        decided = _decided(settings, asked)
+        because = "; ".join([*since, *dict.fromkeys(decided)]) or "the gate was judged again and passed"
+        keep_unused(settings, answer["choice"], answer["who"], f"{answer['why']} (not carried out: {because})", run_id)
+        told = f"the answer of {answer['who']}, {answer['choice']}, was not carried out: {because}"
+        if verdicts:
+            raise AirflowException(f"{told}: read the new question and answer again")
+        if decided:
+            raise AirflowFailException(f"{NOTHING_CLOSED} any more; {told}; trigger {DECISION_DAG} to roll back nevertheless")
+        raise AirflowSkipException(f"{NOTHING_CLOSED} any more; {told}")
 
 
-def marks(verdicts: Sequence[Verdict]) -> list[str]:
-    """What tells closed verdicts from others, in a form that survives XCom."""
-    return sorted(f"{verdict['table']} {verdict['run_id']} {verdict['_judged_at'].isoformat()}" for verdict in verdicts)
+def _decided(settings: Settings, asked: Collection[str]) -> list[str]:
+    """What other people have decided about what was asked."""
+    about = [each for each in newest_verdicts(settings).values() if any(judged.startswith(f"{each.table} ") for judged in asked)]
+    decided = [str(verdict.decision) for verdict in about if verdict.decision and verdict.judged in asked]
+    if any(verdict.run_id.startswith(ROLL_BACK) for verdict in about):  # what stood at the release was recorded again
+        decided += [str(each) for each in read_decisions(settings) if each.choice == ROLL_BACK][:1]
+    return decided
 
 
 def read_answer(event: Mapping[str, Any]) -> dict[str, str]:
@@ -147,23 +168,27 @@ def skip_when_waiting(context: Context) -> None:
         raise AirflowSkipException("decided to wait: nothing is run")
 
 
-def question(verdicts: Sequence[Verdict], failures: Sequence[Mapping[str, str]], release: int | None, airflow_url: str) -> str:
-    """The text of the question, as Markdown: what failed, where to read about it, what each choice does."""
-    details = {(failure["table"], failure["expectation"]): failure for failure in failures}
-    lines = ["| table | expectation | found | expected |", "|---|---|---|---|"]
+def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str, unused: Sequence[Decision] = ()) -> str:
+    """The text of the question, as Markdown: what failed, where to read about it, what each choice does.
+
+    `unused` are answers to the question before that could not count.
+    """
+    lines = [f"**Asked again.** {_cell(each.who)} answered {_cell(each.choice)}: {_cell(each.why, LONGEST_REASON)}\n" for each in unused]
+    lines += ["| table | expectation | found | expected |", "|---|---|---|---|"]
     for verdict in verdicts:
-        critical = [name for name in verdict["failed_expectations"] or () if not name.endswith(")")]  # others name their severity
-        for name in critical or ["no verdict"]:
-            detail = details.get((verdict["table"], name), {})
-            lines.append(f"| {verdict['table']} | {name} | {_cell(detail.get('found'))} | {_cell(detail.get('expected'))} |")
-    for run_id in sorted({verdict["run_id"] for verdict in verdicts}):
+        lines += [
+            f"| {verdict.table} | {each.expectation} | {_cell(each.found)} | {_cell(each.expected)} |"
+            for each in verdict.critical or [Finding("no verdict")]
+        ]
+    for run_id in sorted({verdict.run_id for verdict in verdicts}):
         page = f"{airflow_url}/dags/{dag_of_run(run_id)}/runs/{quote(run_id)}"
         of_airflow = f"[{run_id}]({page}); its tab *Quality* shows the rows"  # a run id of Airflow's has two underscores
         lines += ["", f"Judged in run {of_airflow if '__' in run_id else f'`{run_id}`, by hand'}."]
-    lines += ["", "Reports (copy the address):", ""]
-    lines += [f"- `{report}`" for report in dict.fromkeys(verdict["report"] for verdict in verdicts) if report]
-    for decision in {str(verdict["decision"]): verdict["decision"] for verdict in verdicts if verdict["decision"]}.values():
-        lines += ["", f"{_cell(decision['who'])} decided to wait at {decision['decided_at']:%Y-%m-%d %H:%M} UTC: {_cell(decision['why'])}"]
+    reports = {verdict.report: verdict.table for verdict in verdicts if verdict.report}
+    links = [f"[{table}]({report_url(report, airflow_url)})" for report, table in reports.items()]
+    lines += ["", f"Reports: {', '.join(links) or 'none'}."]
+    for decision in {verdict.decision for verdict in verdicts if verdict.decision}:
+        lines += ["", f"{_cell(decision.who)} decided to wait at {decision.decided_at:%Y-%m-%d %H:%M} UTC: {_cell(decision.why)}"]
     standing = f"release {release}" if release else "no release: there is none yet"
     back = f"release {release}" if release else "what they were before the first batch"
     lines += [
@@ -179,8 +204,8 @@ def question(verdicts: Sequence[Verdict], failures: Sequence[Mapping[str, str]],
     return "\n".join(lines)
 
 
-def _cell(text: object) -> str:
+def _cell(text: object, longest: int = LONGEST_FOUND) -> str:
     """A value for a cell of a table: one line, as code, cut."""
     words = " ".join(str(text).split()).replace("|", "/").replace("`", "'") if text is not None else ""
-    cut = words if len(words) <= LONGEST_FOUND else f"{words[:LONGEST_FOUND]}…"
+    cut = words if len(words) <= longest else f"{words[:longest]}…"
     return f"`{cut}`" if cut else "see the report"

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,17 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.jobs import Job, job_error
+from spark_jobs.control.verdicts import report_page
 from spark_jobs.runtime.commands import telling_line
 from spark_jobs.runtime.errors import GateClosed
 
 NAMES_SHOWN, FOUND_SHOWN = 20, 100
-FAILURES = "failures"  # the XCom of a closed gate's task: table, expectation, found and expected of each that failed
 OPENING = ("passed", "skipped")
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a gate wrote: passed, closed or skipped (nothing new to judge); `tables` holds version and rows of each table judged."""
+class Answer:
+    """What a gate's process said of its layer: passed, closed or skipped (nothing new to judge); `tables` has facts of each verdict."""
 
     verdict: str
     failed: list[dict[str, str]] = field(default_factory=list)
@@ -50,10 +50,12 @@ class QualityGate(Job):
         with tempfile.TemporaryDirectory(prefix="gate-") as folder:
             file = Path(folder) / "verdict.json"
             exit_code, output = self.run_process(context, *self.arguments, "--verdict", str(file))
-            verdict = read_verdict(file)
+            verdict = read_answer(file)
+        if verdict:
+            airflow_url = context["ti"].log_url.split("/dags/")[0]
+            tables = {name: facts | {"report": report_url(facts.get("report"), airflow_url)} for name, facts in verdict.tables.items()}
+            verdict = replace(verdict, report=report_url(verdict.report, airflow_url), tables=tables)
         if exit_code == GateClosed.exit_code:
-            if verdict and verdict.failed:
-                context["ti"].xcom_push(key=FAILURES, value=verdict.failed)
             raise AirflowFailException(closed_message(self.layer, verdict, output))
         if exit_code != 0:
             raise job_error(f"gate {self.layer}", exit_code, output)
@@ -66,24 +68,30 @@ class QualityGate(Job):
         return {"verdict": verdict.verdict, "report": verdict.report, "tables": verdict.tables}
 
 
-def read_verdict(file: Path) -> Verdict | None:
-    """The verdict that a gate wrote, or None where there is none that can be read."""
+def report_url(report: str | None, airflow_url: str) -> str | None:
+    """Where Airflow's page Quality shows a report, of its address as a file; that address where it is no report of ours."""
+    page = report_page(report)
+    return f"{airflow_url}/quality/{page}" if page else report
+
+
+def read_answer(file: Path) -> Answer | None:
+    """What a gate's process wrote, or None where there is nothing that can be read."""
     try:
         written = json.loads(file.read_text())
-        return Verdict(
+        return Answer(
             verdict=str(written["verdict"]),
             failed=[
                 {name: " ".join(str(each.get(name, "")).split()) for name in ("table", "expectation", "found", "expected")}
                 for each in written.get("failed") or ()
             ],
             report=written.get("report"),
-            tables=dict(written.get("tables") or {}),
+            tables={name: dict(facts) for name, facts in (written.get("tables") or {}).items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def closed_message(layer: str, verdict: Verdict | None, output: str) -> str:
+def closed_message(layer: str, verdict: Answer | None, output: str) -> str:
     """One line: the gate, the expectations that failed, what was found, the report; what the job says where there is no verdict."""
     if verdict is None or not verdict.failed:
         return f"gate {layer} is closed: {telling_line(output)}"

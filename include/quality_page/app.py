@@ -14,6 +14,7 @@ from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BeforeValidator
 
 from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG
 from include.quality_page import audits, charts, quarantine, verdicts
@@ -36,9 +37,10 @@ POLICY = (
 )
 
 _templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
+_templates.globals["dag_run_path"] = verdicts.dag_run_path
 
 PageNumber = Annotated[int, Query(ge=1, le=quarantine.MOST_PAGES)]
-Batch = Annotated[int, Query(ge=0, le=2**62)]
+Batch = Annotated[int, BeforeValidator(lambda text: text or 0), Query(ge=0, le=2**62)]  # an empty field is no limit
 RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
 TableName = Annotated[str, Query(pattern=f"^({'|'.join(map(re.escape, quarantine.TABLES))})$")]
 
@@ -106,9 +108,15 @@ def rows(
     first_batch: Batch = 0,
     last_batch: Batch = 0,
     page: PageNumber = 1,
+    chosen_for: TableName | None = None,
 ) -> Response:
-    """The rows of a quarantine table, masked. `last_batch` 0: up to the newest."""
+    """The rows of a quarantine table, masked. `last_batch` 0: up to the newest.
+
+    Rule and batches are those of a table: chosen for another one (`chosen_for`), they do not count.
+    """
     warehouse = _open()
+    if chosen_for not in (None, table):
+        rule, first_batch, last_batch = "", 0, 0
     chosen, source = quarantine.Filter(rule or None, first_batch, last_batch), quarantine.TABLES[table]
     count = quarantine.count(warehouse, source, chosen) if warehouse else 0
     return _page(

@@ -1,14 +1,11 @@
-"""What the gates said of each table, and what people decided about it."""
+"""What the gates said of each table, out of the control tables, for the page."""
 
 import re
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from include.orchestration.defaults import dag_of_run
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.control.verdicts import RELEASE_ANYWAY, decision_about
+from spark_jobs.control.verdicts import Decision, Verdict, read_verdict
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
 
@@ -18,34 +15,6 @@ _QUOTED = "'...'"
 
 _NEWEST = """select * from (select *, row_number() over (partition by "table" order by _judged_at desc) as place from t)
     where place <= $count order by _judged_at desc"""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One judgement of a table. `state`: passed, closed, or overruled (closed, and released anyway by a person)."""
-
-    table: str
-    layer: str
-    run_id: str
-    version: int
-    state: Literal["passed", "closed", "overruled"]
-    evaluated: int
-    failed: tuple[str, ...]
-    report: str | None
-    first_batch: int
-    last_batch: int
-    judged_at: datetime
-    decision: str | None
-
-    @property
-    def dag_run(self) -> str | None:
-        """The address of the DAG run below Airflow's, if it was one."""
-        return dag_run_path(self.run_id)
-
-    @property
-    def topic(self) -> str:
-        """The topic whose batches were judged."""
-        return BY_NAME[self.table].topic if self.table in BY_NAME else ""
 
 
 def newest(warehouse: Warehouse, runs: int = RUNS_SHOWN) -> dict[str, list[Verdict]]:
@@ -67,7 +36,7 @@ def of_run(warehouse: Warehouse, run_id: str) -> list[Verdict]:
     rows = warehouse.select(QUALITY_RESULTS, "select * from t where run_id = $run_id limit 1000", run_id=run_id)
     order = list(BY_NAME)
     verdicts = _verdicts(warehouse, rows)
-    return sorted(verdicts, key=lambda each: (each.state == "passed", order.index(each.table) if each.table in order else -1))
+    return sorted(verdicts, key=lambda each: (each.success, order.index(each.table) if each.table in order else -1))
 
 
 def batches_of_run(warehouse: Warehouse, run_id: str) -> list[Row]:
@@ -95,36 +64,8 @@ def dag_run_path(run_id: str) -> str | None:
     return None if re.fullmatch("[0-9a-f]{32}", run_id) else f"dags/{dag_of_run(run_id)}/runs/{quote(run_id, safe='')}"
 
 
-def report_path(report: str | None) -> str | None:
-    """Where this application serves a report: what follows `data_docs/` in its address as a file."""
-    _, mark, page = unquote(urlsplit(report or "").path).rpartition("/data_docs/")
-    return f"data_docs/{quote(page)}" if mark else None
-
-
 def _verdicts(warehouse: Warehouse, rows: list[Row]) -> list[Verdict]:
-    closed = [row for row in rows if not row["success"]]
     sql = "select * from t order by decided_at desc limit $count"
-    decisions = warehouse.select(DECISIONS, sql, count=DECISIONS_READ) if closed else []
-    return [_verdict(row, decision_about(row, decisions)) for row in rows]
-
-
-def _verdict(row: Row, decision: Row | None) -> Verdict:
-    is_overruled = decision is not None and decision["choice"] == RELEASE_ANYWAY
-    return Verdict(
-        table=row["table"],
-        layer=row["layer"],
-        run_id=row["run_id"],
-        version=row["version"],
-        state="passed" if row["success"] else "overruled" if is_overruled else "closed",
-        evaluated=row["evaluated"],
-        failed=tuple(row["failed_expectations"] or ()),
-        report=report_path(row["report"]),
-        first_batch=row["_first_batch"],
-        last_batch=row["_last_batch"],
-        judged_at=row["_judged_at"],
-        decision=None if decision is None else _said(decision),
-    )
-
-
-def _said(decision: Any) -> str:
-    return f"{decision['choice']}, by {decision['who']} at {decision['decided_at']:%Y-%m-%d %H:%M} UTC: {decision['why']}"
+    is_some_closed = not all(row["success"] for row in rows)
+    decisions = [Decision(**row) for row in warehouse.select(DECISIONS, sql, count=DECISIONS_READ)] if is_some_closed else []
+    return [read_verdict(row, decisions) for row in rows]

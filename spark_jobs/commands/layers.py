@@ -44,6 +44,7 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     from spark_jobs.reprocessing import redrive, redrive_plan
 
     given = corrections.read_file(options.corrections) if options.corrections else []  # refused before any lease is waited for
+    redrive_plan.plan(settings, options.rule, options.table, None, ())  # so is a rule that no table knows
     wants = Wants((ROLL_BACK, BACKFILL, SILVER), tables=_UP_TO_SILVER, topics=_TOPICS, retained=tables.SILVER_OWNED)
     with ready(settings, options, wants, tables.SILVER_OWNED):
         plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given)

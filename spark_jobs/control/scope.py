@@ -6,7 +6,7 @@ duplicates, late rows and quarantine) are judged together, over the same batches
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from spark_jobs import control
 from spark_jobs.control import backfills
-from spark_jobs.control.verdicts import last_passed, verdicts_that_matter
+from spark_jobs.control.verdicts import Verdict, last_passed, verdicts_that_matter
 from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, REDRIVES, Table
 from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.runtime.errors import LedgerError
@@ -46,8 +46,8 @@ class Written:
     last_batch: int
 
 
-def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[dict[str, Any]]]:
-    """What is to be judged now, and the rows of control.quality_results that stand because nothing was written since.
+def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Verdict]]:
+    """What is to be judged now, and the verdicts that stand because nothing was written since.
 
     Call it while no job writes the layer (bronze excepted: its older versions do not change).
     Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
@@ -56,19 +56,19 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[di
     given = verdicts_that_matter(settings)
     judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
     to_judge: list[Written] = []
-    standing: list[dict[str, Any]] = []
+    standing: list[Verdict] = []
     for source in dict.fromkeys(table.topic for table in LAYERS[layer]):
         tables = [table for table in LAYERS[layer] if table.topic == source]
         last = _last_batch(settings, layer, tables)
         versions = {table: _version(settings, table, last) for table in tables}
         verdicts = [judged[table.name] for table in tables if table.name in judged]
-        if len(verdicts) == len(tables) and all(_stands(settings, row, layer, last, versions) for row in verdicts):
+        if len(verdicts) == len(tables) and all(_stands(settings, verdict, layer, last, versions) for verdict in verdicts):
             standing.extend(verdicts)
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
         before = [passed[table.name] for table in tables if table.name in passed]
-        first = min((int(row["_last_batch"]) for row in before), default=0) + 1 if len(before) == len(tables) else 1
+        first = min((verdict.last_batch for verdict in before), default=0) + 1 if len(before) == len(tables) else 1
         if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches: all of it
             first = 1
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
@@ -239,13 +239,13 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     return last
 
 
-def _is_amended(settings: Settings, layer: str, passed: Iterable[Mapping[str, Any]]) -> bool:
+def _is_amended(settings: Settings, layer: str, passed: Collection[Verdict]) -> bool:
     """Whether a re-drive or a backfill has changed rows of older batches since these verdicts, which passed."""
     if layer == "bronze" or not passed:
         return False
-    known = {row["table"]: row["version"] for row in passed}
+    known = {verdict.table: verdict.version for verdict in passed}
     if layer == "gold":
-        known |= control.versions_read_by_gold(settings, upto=min(row["_judged_at"] for row in passed))
+        known |= control.versions_read_by_gold(settings, upto=min(verdict.judged_at for verdict in passed))
     newest = list(backfills.changed_versions(settings).items())
     path = str(REDRIVES.path(settings))
     if DeltaTable.is_deltatable(path):
@@ -256,11 +256,11 @@ def _is_amended(settings: Settings, layer: str, passed: Iterable[Mapping[str, An
     return any(version > known[name] for name, version in newest if name in known)
 
 
-def _stands(settings: Settings, row: dict[str, Any], layer: str, last: int, versions: dict[Table, int]) -> bool:
-    if not row["passed"] or row["_last_batch"] != last:
+def _stands(settings: Settings, verdict: Verdict, layer: str, last: int, versions: dict[Table, int]) -> bool:
+    if not verdict.passed or verdict.last_batch != last:
         return False
-    own = ((table, version) for table, version in versions.items() if table.name == row["table"])
-    return layer == "bronze" or any(hold_same_rows(settings, table, row["version"], version) for table, version in own)
+    own = ((table, version) for table, version in versions.items() if table.name == verdict.table)
+    return layer == "bronze" or any(hold_same_rows(settings, table, verdict.version, version) for table, version in own)
 
 
 def _check_exists(settings: Settings, layer: str) -> None:

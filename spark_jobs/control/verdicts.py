@@ -1,80 +1,259 @@
-"""What stands of the gates' verdicts: of every table the newest one, and what a person decided about a closed one."""
+"""The gates' verdicts as one type, the rows of control.quality_results: read and written here, with what a person decided about each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from spark_jobs import control
-from spark_jobs.lake.tables import DECISIONS, QUALITY_RESULTS, ensure_tables
+from spark_jobs.lake.tables import BY_NAME, DECISIONS, QUALITY_RESULTS, ensure_tables
 from spark_jobs.runtime.settings import Settings
 
 RELEASE_ANYWAY, ROLL_BACK, WAIT = "release anyway", "roll back", "wait"
 CHOICES = (RELEASE_ANYWAY, ROLL_BACK, WAIT)
+UNUSED = "unused answer"  # stands for the layer in a decision that could not be carried out: it is about no gate
+CRITICAL = "critical"  # the severity of an expectation that closes the gate; others are warnings
 
+# Of each table the newest verdict that passed, those after it that did not, the newest that did not, and those of runs that were decided
+# about. The table of verdicts grows with every run; the others need not become Python objects.
 _THAT_MATTER = """
-with numbered as (select *, row_number() over (partition by "table", success order by _judged_at desc) as _number from verdicts)
-select * from numbered where _number = 1 or run_id in (select run_id from decisions)
+with numbered as (
+  select *, row_number() over (partition by "table", success order by _judged_at desc) as _number,
+    max(case when success then _judged_at end) over (partition by "table") as _passed_at from verdicts
+)
+select * from numbered
+where _number = 1 or (not success and (_passed_at is null or _judged_at > _passed_at)) or run_id in (select run_id from decisions)
 """
 
 
-def newest_verdicts(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The newest row of control.quality_results of each table, by its name.
+@dataclass(frozen=True)
+class Decision:
+    """What a person decided about the closed gates of a run: a row of control.decisions."""
 
-    Two keys are added: `decision`, the newest row of control.decisions about this verdict (None without one), and `passed`: the
-    gate said so, or a person decided to release anyway.
+    decided_at: datetime
+    choice: str
+    layer: str
+    who: str
+    why: str
+    run_id: str | None
+    release_id: int
+    generation: int
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.choice}, by {self.who} at {self.decided_at:%Y-%m-%d %H:%M} UTC: {self.why}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An expectation that was not met: what was found, and what was expected; None in rows of an older version of the project."""
+
+    expectation: str
+    severity: str = CRITICAL
+    found: str | None = None
+    expected: str | None = None
+
+    def __str__(self) -> str:
+        """The expectation, with its severity where that is another than critical."""
+        return self.expectation if self.is_critical else f"{self.expectation} ({self.severity})"
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether it closes the gate."""
+        return self.severity == CRITICAL
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a gate said of one table at a version, over some bronze batches: a row of control.quality_results.
+
+    last_batch 0: no batch ever came. `decision` is the newest one about a closed verdict. `cause` is run and time of the first of the
+    closed verdicts in a row that judged the same and that nobody has decided about.
     """
-    return {name: rows[-1] for name, rows in verdicts_that_matter(settings).items()}
+
+    table: str
+    layer: str
+    run_id: str
+    version: int
+    success: bool
+    evaluated: int
+    findings: tuple[Finding, ...]
+    report: str | None
+    first_batch: int
+    last_batch: int
+    judged_at: datetime
+    decision: Decision | None = None
+    cause: tuple[str, datetime] | None = None
+
+    @property
+    def state(self) -> Literal["passed", "warned", "closed", "overruled"]:
+        """What became of it: overruled is closed, and released anyway by a person; warned is passed, with warnings."""
+        if self.success:
+            return "warned" if self.findings else "passed"
+        return "overruled" if self.decision and self.decision.choice == RELEASE_ANYWAY else "closed"
+
+    @property
+    def says(self) -> str:
+        """The state in words."""
+        return passed_words(len(self.findings)) if self.success else self.state
+
+    @property
+    def passed(self) -> bool:
+        """Whether it lets its rows pass: the gate said so, or a person decided to release anyway."""
+        return self.state != "closed"
+
+    @property
+    def critical(self) -> tuple[Finding, ...]:
+        """What closed the gate."""
+        return tuple(finding for finding in self.findings if finding.is_critical)
+
+    @property
+    def judged(self) -> str:
+        """What was judged, and what of it failed: two verdicts of the same are one question."""
+        names = ", ".join(finding.expectation for finding in self.critical)
+        return f"{self.table} version {self.version}, batches {self.first_batch} to {self.last_batch}: {names}"
+
+    @property
+    def topic(self) -> str:
+        """The topic whose batches were judged."""
+        return BY_NAME[self.table].topic if self.table in BY_NAME else ""
+
+    @property
+    def page(self) -> str | None:
+        """Where the page Quality serves the report, below its own address."""
+        return report_page(self.report)
+
+    def row(self) -> dict[str, Any]:
+        """The row of control.quality_results."""
+        return {
+            "run_id": self.run_id,
+            "layer": self.layer,
+            "table": self.table,
+            "version": self.version,
+            "suite": self.table,
+            "success": self.success,
+            "evaluated": self.evaluated,
+            "failed": len(self.findings),
+            "failed_expectations": [str(finding) for finding in self.findings],
+            "report": self.report,
+            "_first_batch": self.first_batch,
+            "_last_batch": self.last_batch,
+            "_judged_at": self.judged_at,
+            "_found": [finding.found for finding in self.findings],
+            "_expected": [finding.expected for finding in self.findings],
+        }
 
 
-def last_passed(verdicts: Mapping[str, Iterable[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+def passed_words(warnings: int) -> str:
+    """What a verdict that passed is called, on the page and in its report."""
+    return f"passed, {warnings} warning{'s' if warnings > 1 else ''}" if warnings else "passed"
+
+
+def report_page(report: str | None) -> str | None:
+    """Where the page Quality serves a report, of its address as a file: what follows `data_docs/` in it."""
+    _, mark, page = unquote(urlsplit(report or "").path).rpartition("/data_docs/")
+    return f"data_docs/{quote(page)}" if mark else None
+
+
+def read_verdict(row: Mapping[str, Any], decisions: Iterable[Decision] = ()) -> Verdict:
+    """The verdict of a row of control.quality_results, with the decision about it out of `decisions`, newest first."""
+    names = row["failed_expectations"] or ()
+    found, expected = (row.get(column) or [None] * len(names) for column in ("_found", "_expected"))
+    verdict = Verdict(
+        table=row["table"],
+        layer=row["layer"],
+        run_id=row["run_id"],
+        version=int(row["version"] or 0),
+        success=bool(row["success"]),
+        evaluated=int(row["evaluated"] or 0),
+        findings=tuple(Finding(*_parted(name), *facts) for name, *facts in zip(names, found, expected, strict=True)),
+        report=row["report"],
+        first_batch=int(row["_first_batch"] or 0),
+        last_batch=int(row["_last_batch"] or 0),
+        judged_at=row["_judged_at"],
+    )
+    return replace(verdict, decision=_decision_about(verdict, decisions))
+
+
+def append_held(settings: Settings, verdicts: Sequence[Verdict]) -> None:
+    """Record verdicts, in one commit; the caller holds the lease of control.quality_results."""
+    control.append_held(settings, QUALITY_RESULTS, [verdict.row() for verdict in verdicts])
+
+
+def all_verdicts(settings: Settings) -> list[Verdict]:
+    """Every verdict on record, in the order in which they were given, without decisions."""
+    return sorted(map(read_verdict, control.read(settings, QUALITY_RESULTS).to_pylist()), key=lambda verdict: verdict.judged_at)
+
+
+def newest_verdicts(settings: Settings) -> dict[str, Verdict]:
+    """The newest verdict on each table, by its name."""
+    return {name: verdicts[-1] for name, verdicts in verdicts_that_matter(settings).items()}
+
+
+def last_passed(verdicts: Mapping[str, Iterable[Verdict]]) -> dict[str, Verdict]:
     """Of verdicts by table, in their order, each table's newest that passed."""
-    passed = {name: [row for row in rows if row["passed"]] for name, rows in verdicts.items()}
-    return {name: rows[-1] for name, rows in passed.items() if rows}
+    passed = {name: [verdict for verdict in given if verdict.passed] for name, given in verdicts.items()}
+    return {name: given[-1] for name, given in passed.items() if given}
 
 
-def closed_verdicts(settings: Settings, *layers: str) -> list[dict[str, Any]]:
-    """The newest verdicts of these layers' tables that did not pass, with the decision about each, if there is one."""
-    return [row for row in newest_verdicts(settings).values() if row["layer"] in layers and not row["passed"]]
+def closed_verdicts(settings: Settings, *layers: str) -> list[Verdict]:
+    """The newest verdicts on these layers' tables that did not pass."""
+    return [verdict for verdict in newest_verdicts(settings).values() if verdict.layer in layers and not verdict.passed]
+
+
+def read_decisions(settings: Settings) -> list[Decision]:
+    """Every decision, newest first."""
+    decisions = [Decision(**row) for row in control.read(settings, DECISIONS).to_pylist()]
+    return sorted(decisions, key=lambda decision: decision.decided_at, reverse=True)
+
+
+def append_decisions_held(settings: Settings, decisions: Sequence[Decision]) -> None:
+    """Record decisions, in one commit; the caller holds the lease of control.decisions."""
+    control.append_held(settings, DECISIONS, map(asdict, decisions))
 
 
 def next_moment(settings: Settings, now: datetime) -> datetime:
     """`now`, or the moment after the newest verdict and decision: they keep their order when a clock is set back."""
-    moments: list[datetime] = [rows[-1]["_judged_at"] for rows in verdicts_that_matter(settings).values()]
-    moments += [row["decided_at"] for row in control.read(settings, DECISIONS).to_pylist()]
+    moments = [verdicts[-1].judged_at for verdicts in verdicts_that_matter(settings).values()]
+    moments += [decision.decided_at for decision in read_decisions(settings)]
     return control.later_than(moments, now)
 
 
-def verdicts_that_matter(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """Of each table the verdicts that may still stand, in the order in which they were given, with the keys of `newest_verdicts`."""
-    decisions = sorted(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"], reverse=True)
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(_read_verdicts(settings), key=lambda row: row["_judged_at"]):
-        decision = decision_about(row, decisions)
-        passed = bool(row["success"]) or (decision is not None and decision["choice"] == RELEASE_ANYWAY)
-        tables.setdefault(row["table"], []).append(row | {"decision": decision, "passed": passed})
+def verdicts_that_matter(settings: Settings) -> dict[str, list[Verdict]]:
+    """Of each table the verdicts that may still stand, in the order in which they were given."""
+    decisions = read_decisions(settings)
+    tables: dict[str, list[Verdict]] = {}
+    for row in sorted(_read_rows(settings), key=lambda row: row["_judged_at"]):
+        verdict = read_verdict(row, decisions)
+        before = tables.setdefault(verdict.table, [])
+        is_same = before and not before[-1].passed and before[-1].decision is None and before[-1].judged == verdict.judged
+        cause = before[-1].cause if is_same else (verdict.run_id, verdict.judged_at)
+        before.append(replace(verdict, cause=None if verdict.passed else cause))
     return tables
 
 
-def decision_about(verdict: Mapping[str, Any], decisions: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def _decision_about(verdict: Verdict, decisions: Iterable[Decision]) -> Decision | None:
     """The decision about a closed verdict: of `decisions`, newest first, the first about its gate's run and after it.
 
-    A gate that was run again is judged again, so what was decided before does not count.
+    What was decided before a gate was run again does not count.
     """
-    if verdict["success"]:
+    if verdict.success:
         return None
-    gate = (verdict["layer"], verdict["run_id"])
-    about = (each for each in decisions if (each["layer"], each["run_id"]) == gate and each["decided_at"] > verdict["_judged_at"])
-    return next(about, None)
+    gate = (verdict.layer, verdict.run_id)
+    return next((each for each in decisions if (each.layer, each.run_id) == gate and each.decided_at > verdict.judged_at), None)
 
 
-def _read_verdicts(settings: Settings) -> list[dict[str, Any]]:
-    """Of each table the newest verdict that passed, the newest that did not, and those of runs that were decided about.
+def _parted(name: str) -> tuple[str, str]:
+    """Expectation and severity of a name in failed_expectations."""
+    expectation, mark, severity = name.partition(" (")
+    return (expectation, severity.removesuffix(")")) if mark else (name, CRITICAL)
 
-    The table of verdicts grows with every run; the others need not become Python objects.
-    """
+
+def _read_rows(settings: Settings) -> list[dict[str, Any]]:
     verdicts, decisions = (str(table.path(settings)) for table in (QUALITY_RESULTS, DECISIONS))
     if not DeltaTable.is_deltatable(verdicts):
         return []

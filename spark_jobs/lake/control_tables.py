@@ -12,7 +12,8 @@ BATCHES = Table(
 QUALITY_RESULTS = Table(
     "control.quality_results",
     """run_id string, layer string, table string, version bigint, suite string, success boolean, evaluated bigint, failed bigint,
-    failed_expectations array<string>, report string, _first_batch bigint, _last_batch bigint, _judged_at timestamp""",
+    failed_expectations array<string>, report string, _first_batch bigint, _last_batch bigint, _judged_at timestamp,
+    _found array<string>, _expected array<string>""",
 )
 RELEASES = Table(
     "control.releases",

@@ -9,7 +9,7 @@ import logging
 from datetime import UTC, datetime
 
 from spark_jobs import control
-from spark_jobs.control.verdicts import CHOICES, ROLL_BACK, closed_verdicts, next_moment
+from spark_jobs.control.verdicts import CHOICES, ROLL_BACK, UNUSED, Decision, append_decisions_held, closed_verdicts, next_moment
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import DECISIONS, LAYERS
 from spark_jobs.releases import rollback
@@ -35,20 +35,23 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
         if not closed and choice != ROLL_BACK:
             log.info("no gate is closed: nothing to decide")
             return
-        gates = sorted({(row["layer"], row["run_id"]) for row in closed}) or [("silver and gold", None)]
+        about: list[tuple[str, str | None]] = [*sorted({(verdict.layer, verdict.run_id) for verdict in closed})]
+        gates = about or [("silver and gold", None)]
         release = latest_release(settings)
-        decision = {
-            "decided_at": next_moment(settings, now or datetime.now(UTC)),
-            "choice": choice,
-            "who": who,
-            "why": why,
-            "release_id": release.release_id if release else 0,
-            "generation": control.generation(settings) + (choice == ROLL_BACK),
-        }
-        control.append_held(settings, DECISIONS, [decision | {"layer": layer, "run_id": run_id} for layer, run_id in gates])
+        number = control.generation(settings) + (choice == ROLL_BACK)
+        moment, released = next_moment(settings, now or datetime.now(UTC)), release.release_id if release else 0
+        given = [Decision(moment, choice, layer, who, why, run_id, released, number) for layer, run_id in gates]
+        append_decisions_held(settings, given)
     kill_point("after a decision")
     log.info("decided by %s: %s, for %s: %s", who, choice, ", ".join(layer for layer, _ in gates), why)
     rollback.finish(settings)
+
+
+def keep_unused(settings: Settings, choice: str, who: str, why: str, run_id: str) -> None:
+    """Record an answer that cannot be carried out, with the reason; it changes nothing. `run_id` is the run that asked."""
+    with leases.hold(settings, [DECISIONS], owner="decide"):
+        now, number = next_moment(settings, datetime.now(UTC)), control.generation(settings)
+        append_decisions_held(settings, [Decision(now, f"{choice} ({UNUSED})", UNUSED, who, why, run_id, 0, number)])
 
 
 def _check(choice: str, who: str, why: str) -> None:

@@ -20,9 +20,9 @@ from expectations.suites import SuiteError, read_suite
 from spark_jobs import control
 from spark_jobs.control import backfills
 from spark_jobs.control.scope import Written, find_written, open_query
-from spark_jobs.control.verdicts import closed_verdicts, newest_verdicts, next_moment
+from spark_jobs.control.verdicts import Finding, Verdict, append_held, closed_verdicts, newest_verdicts, next_moment
 from spark_jobs.lake import leases
-from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
+from spark_jobs.lake.tables import BY_NAME, LAYERS, QUALITY_RESULTS
 from spark_jobs.releases import rollback
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import GateClosed, LedgerError
@@ -64,30 +64,30 @@ def run(
     overdue = _find_overdue(settings, standing, now)
     judged = [written for written in (*to_judge, *overdue) if written.last_batch > 0]
     judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, limit_seconds)
-    rows = [_result(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
-    standing = [row for row in standing if row["table"] not in {written.table.name for written in overdue}]
-    if rows:
+    verdicts = [_verdict(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
+    standing = [verdict for verdict in standing if verdict.table not in {written.table.name for written in overdue}]
+    if verdicts:
         with leases.hold(settings, [QUALITY_RESULTS], owner=f"gate {layer}"):
             if control.generation(settings) != generation:
                 raise LedgerError(f"gate {layer}: a roll-back came in between and took away what was judged: run the gate again")
-            control.append_held(settings, QUALITY_RESULTS, rows)
-    for row in (*rows, *standing):
-        log.info("%s", _line(row, is_standing=row in standing))
+            append_held(settings, verdicts)
+    for line in (*map(_line, verdicts), *map(_standing_line, standing)):
+        log.info("%s", line)
     for failure in _failures(judgements):
         log.warning("%s: %s", failure, failure.description)
-    verdict = _verdict(settings, layer, judgements, rows, standing, is_new=bool(judgements) and len(judged) > len(overdue))
+    answer = _answer(settings, layer, verdicts, standing, is_new=bool(judgements) and len(judged) > len(overdue))
     if verdict_file:
-        write_whole(verdict_file, json.dumps(verdict, indent=2) + "\n")
-    log.info("gate %s: %s; report: %s", layer, verdict["verdict"], verdict["report"])
-    if verdict["verdict"] == "closed":
-        raise GateClosed(_closed_message(layer, _failures(judgements), verdict["report"]))
+        write_whole(verdict_file, json.dumps(answer, indent=2) + "\n")
+    log.info("gate %s: %s; report: %s", layer, answer["verdict"], answer["report"])
+    if answer["verdict"] == "closed":
+        raise GateClosed(_closed_message(layer, _failures(judgements), answer["report"]))
 
 
 def is_overdue(settings: Settings, now: datetime) -> bool:
     """Whether bronze had nothing new for longer than the freshness limit, and no gate has said so within that time."""
-    standing = [row for row in newest_verdicts(settings).values() if row["layer"] == "bronze" and row["passed"]]
+    standing = [verdict for verdict in newest_verdicts(settings).values() if verdict.layer == "bronze" and verdict.passed]
     limit = timedelta(seconds=settings.freshness_seconds)
-    return bool(_find_overdue(settings, [row for row in standing if now - row["_judged_at"] >= limit], now))
+    return bool(_find_overdue(settings, [verdict for verdict in standing if now - verdict.judged_at >= limit], now))
 
 
 def refuse_if_closed(settings: Settings, *layers: str) -> None:
@@ -96,30 +96,30 @@ def refuse_if_closed(settings: Settings, *layers: str) -> None:
         raise GateClosed(closed_line(closed))
 
 
-def closed_line(closed: Sequence[dict[str, Any]]) -> str:
-    """What closed gates wait for, in one line: what failed, whether somebody decided to wait, and the ways out."""
-    names = "; ".join(f"{row['table']} ({', '.join(row['failed_expectations'] or ())})" for row in closed)
-    gates = " and ".join(sorted({f"gate {row['layer']}" for row in closed}))
-    waiting = next((row["decision"] for row in closed if row["decision"]), None)
-    told = f"{waiting['who']} decided to wait at {waiting['decided_at']:%Y-%m-%dT%H:%MZ} ({waiting['why']}); " if waiting else ""
+def closed_line(closed: Sequence[Verdict]) -> str:
+    """What closed gates wait for, in one line: what failed, whether a person decided to wait, and the ways out."""
+    names = "; ".join(f"{verdict.table} ({', '.join(map(str, verdict.findings))})" for verdict in closed)
+    gates = " and ".join(sorted({f"gate {verdict.layer}" for verdict in closed}))
+    waiting = next((verdict.decision for verdict in closed if verdict.decision), None)
+    told = f"{waiting.who} decided to wait at {waiting.decided_at:%Y-%m-%dT%H:%MZ} ({waiting.why}); " if waiting else ""
     return (
         f"{gates} closed on record: found {names}, expected a passed verdict: {told}"
         "decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; "
         "or mend the cause (run redrive takes rows back from quarantine) and judge again: "
-        f"clear the gate's task, or python -m spark_jobs.run gate {closed[0]['layer']}; report: {closed[0]['report']}"
+        f"clear the gate's task, or python -m spark_jobs.run gate {closed[0].layer}; report: {closed[0].report}"
     )
 
 
-def _find_overdue(settings: Settings, standing: Sequence[dict[str, Any]], now: datetime) -> list[Written]:
-    """Tables to which nothing new was written, and of which something is expected all the same that does not hold now."""
+def _find_overdue(settings: Settings, standing: Sequence[Verdict], now: datetime) -> list[Written]:
+    """Tables to which nothing new was written, and for which an expectation that holds without new rows fails now."""
     overdue = []
-    for row in standing:
-        table = next(table for table in LAYERS[row["layer"]] if table.name == row["table"])
+    for verdict in standing:
+        table = BY_NAME[verdict.table]
         try:
             suite = read_suite(table.name).without_new_rows()
         except SuiteError:
             continue  # closes the gate as soon as there are rows to judge
-        written = Written(table, row["version"], row["_first_batch"], row["_last_batch"])
+        written = Written(table, verdict.version, verdict.first_batch, verdict.last_batch)
         if not suite.expectations or written.last_batch == 0:
             continue
         profile = measure_table(suite, open_query(settings, written, {}, now))
@@ -168,76 +168,68 @@ def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None
     return next((judgement for judgement in judgements if judgement.table == written.table.name), None)
 
 
-def _result(layer: str, run_id: str, now: datetime, written: Written, judgement: Judgement | None) -> dict[str, Any]:
-    """A row of control.quality_results. A table whose source never had a batch is empty: it passes, with nothing evaluated."""
+def _verdict(layer: str, run_id: str, now: datetime, written: Written, judgement: Judgement | None) -> Verdict:
+    """The verdict on one table. A table whose source never had a batch is empty: it passes, with nothing evaluated."""
     failures = judgement.failures if judgement else ()
-    passed = judgement.passed if judgement else written.last_batch == 0
-    return {
-        "run_id": run_id,
-        "layer": layer,
-        "table": written.table.name,
-        "version": written.version,
-        "suite": written.table.name,
-        "success": passed,
-        "evaluated": judgement.evaluated if judgement else 0,
-        "failed": len(failures),
-        "failed_expectations": [each.expectation if each.is_critical else f"{each.expectation} ({each.severity})" for each in failures],
-        "report": judgement.report if judgement else None,
-        "_first_batch": written.first_batch if written.last_batch else 0,
-        "_last_batch": written.last_batch,
-        "_judged_at": now,
-        "passed": passed,  # as for rows that stand, where a decision may have overruled the gate
-    }
+    return Verdict(
+        table=written.table.name,
+        layer=layer,
+        run_id=run_id,
+        version=written.version,
+        success=judgement.passed if judgement else written.last_batch == 0,
+        evaluated=judgement.evaluated if judgement else 0,
+        findings=tuple(Finding(each.expectation, each.severity, mask_error(each.found), each.expected) for each in failures),
+        report=judgement.report if judgement else None,
+        first_batch=written.first_batch if written.last_batch else 0,
+        last_batch=written.last_batch,
+        judged_at=now,
+    )
 
 
 def _failures(judgements: Sequence[Judgement]) -> list[Failure]:
     return [failure for judgement in judgements for failure in judgement.failures]
 
 
-def _line(row: dict[str, Any], *, is_standing: bool) -> str:
-    """One line of the log about one table."""
-    where = f"{row['table']} version {row['version']}"
-    if row["_last_batch"] == 0:
-        return f"{where}: no batch yet, nothing to judge"
-    said = "passed" if row["passed"] else "closed"
-    if is_standing:
-        return f"{where}: nothing new, {said} up to batch {row['_last_batch']} stands"
-    failed = f", failed: {', '.join(row['failed_expectations'])}" if row["failed"] else ""
-    return f"{where}, batches {row['_first_batch']} to {row['_last_batch']}: {said}, {row['evaluated']} expectations{failed}"
+def _line(verdict: Verdict) -> str:
+    """One line of the log about a table that was judged."""
+    if verdict.last_batch == 0:
+        return f"{verdict.table} version {verdict.version}: no batch yet, nothing to judge"
+    failed = f", failed: {', '.join(map(str, verdict.findings))}" if verdict.findings else ""
+    batches = f"batches {verdict.first_batch} to {verdict.last_batch}"
+    return f"{verdict.table} version {verdict.version}, {batches}: {verdict.says}, {verdict.evaluated} expectations{failed}"
 
 
-def _verdict(
-    settings: Settings,
-    layer: str,
-    judgements: Sequence[Judgement],
-    rows: Sequence[dict[str, Any]],
-    standing: Sequence[dict[str, Any]],
-    *,
-    is_new: bool,
-) -> dict[str, Any]:
-    failures = _failures(judgements)
-    is_closed = not all(row["success"] for row in rows)
-    reports = [row["report"] for row in sorted(rows, key=lambda row: row["success"]) if row["report"]]  # those of closed tables first
+def _standing_line(verdict: Verdict) -> str:
+    if verdict.last_batch == 0:
+        return _line(verdict)
+    return f"{verdict.table} version {verdict.version}: nothing new, {verdict.says} up to batch {verdict.last_batch} stands"
+
+
+def _answer(settings: Settings, layer: str, verdicts: Sequence[Verdict], standing: Sequence[Verdict], *, is_new: bool) -> dict[str, Any]:
+    """What the gate says of its layer, for callers in other processes."""
+    is_closed = not all(verdict.success for verdict in verdicts)
+    reports = [verdict.report for verdict in sorted(verdicts, key=lambda each: each.success) if verdict.report]  # of closed tables first
+    found = [(verdict.table, finding) for verdict in verdicts for finding in verdict.findings]
     return {
         "verdict": "closed" if is_closed else "passed" if is_new else "skipped",
         "layer": layer,
         "failed": [
-            {"table": each.table, "expectation": each.expectation, "found": mask_error(each.found), "expected": each.expected}
-            for each in failures
+            {"table": table, "expectation": each.expectation, "found": each.found, "expected": each.expected}
+            for table, each in found
             if each.is_critical
         ],
-        "warnings": [mask_error(str(each)) for each in failures if not each.is_critical],
+        "warnings": [f"{table} {each}: found {each.found}, expected {each.expected}" for table, each in found if not each.is_critical],
         "report": reports[0] if reports else index_page(settings.quality),
         "tables": {
-            row["table"]: {
-                "verdict": "passed" if row["passed"] else "closed",
-                "judged": row in rows,
-                "version": row["version"],
-                "first_batch": row["_first_batch"],
-                "last_batch": row["_last_batch"],
-                "report": row["report"],
+            verdict.table: {
+                "verdict": verdict.says if verdict.passed else "closed",
+                "judged": verdict in verdicts,
+                "version": verdict.version,
+                "first_batch": verdict.first_batch,
+                "last_batch": verdict.last_batch,
+                "report": verdict.report,
             }
-            for row in (*rows, *standing)
+            for verdict in (*verdicts, *standing)
         },
     }
 

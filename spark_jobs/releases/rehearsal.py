@@ -23,7 +23,8 @@ from expectations.profile import Profile, Query, measure_table
 from expectations.suites import Suite, SuiteError, read_suite_file
 from spark_jobs import control
 from spark_jobs.control.scope import Written, open_query
-from spark_jobs.lake.tables import BY_NAME, LAYERS, QUALITY_RESULTS, Table
+from spark_jobs.control.verdicts import Verdict, all_verdicts
+from spark_jobs.lake.tables import BY_NAME, LAYERS, Table
 from spark_jobs.lake.topics import VERSIONS
 from spark_jobs.releases.releases import read_releases
 from spark_jobs.runtime.errors import GateClosed, SettingsError
@@ -119,7 +120,7 @@ def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
     released = _released_batch(settings, since, f"bronze.{source}")
     job, recorded = ("gold", table.name) if is_gold else ("silver", f"silver.{source}")
     rows = [row for row in control.batches(settings, job, recorded) if row["last_batch"] > released]
-    verdicts = sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"])
+    verdicts = all_verdicts(settings)
     return [
         Moment(
             row["run_id"],
@@ -150,14 +151,14 @@ def _released_batch(settings: Settings, since: int, bronze: str) -> int:
     return releases[since].last_batches.get(bronze, 0)
 
 
-def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Verdict]) -> dict[str, int]:
     """The versions that the gate of a run judged. None for bronze, whose rows stay as they are: its later batches are left out."""
     if table.layer == "bronze":
         return {}
     versions = {
-        row["table"]: int(row["version"])
-        for row in verdicts
-        if row["layer"] == table.layer and row["_last_batch"] == run["last_batch"] and BY_NAME[row["table"]].topic == table.topic
+        verdict.table: verdict.version
+        for verdict in verdicts
+        if verdict.layer == table.layer and verdict.last_batch == run["last_batch"] and verdict.topic == table.topic
     }
     read_versions: dict[str, int] = json.loads(run["_read_versions"] or "{}")
     return versions | read_versions

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
-from spark_jobs.control.verdicts import newest_verdicts
+from spark_jobs.control.verdicts import Verdict, newest_verdicts
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BRONZE, BY_NAME, FOLLOWERS, GOLD, LAYERS, RELEASES, SILVER, Table
 from spark_jobs.lake.txn import Txn
@@ -47,7 +47,7 @@ def publish(settings: Settings) -> int:
         verdicts = newest_verdicts(settings)
         _refuse_unjudged(verdicts)
         _refuse_other_silver(settings, verdicts)
-        versions = {name: int(row["version"]) for name, row in verdicts.items()}
+        versions = {name: verdict.version for name, verdict in verdicts.items()}
         current = latest_release(settings)
         if current and current.versions == versions:
             log.info("release %d names these versions already", current.release_id)
@@ -136,23 +136,23 @@ def unreleased_since(settings: Settings) -> datetime | None:
     return min(moments, default=None)
 
 
-def _refuse_unjudged(verdicts: dict[str, dict[str, Any]]) -> None:
+def _refuse_unjudged(verdicts: dict[str, Verdict]) -> None:
     if missing := [name for name in BY_NAME if name not in verdicts]:
         raise GateClosed(f"no gate has judged {', '.join(missing)}: run gate bronze, gate silver and gate gold first")
-    if closed := [name for name in BY_NAME if not verdicts[name]["passed"]]:
-        reports = ", ".join(sorted({str(verdicts[name]["report"]) for name in closed}))
+    if closed := [name for name in BY_NAME if not verdicts[name].passed]:
+        reports = ", ".join(sorted({str(verdicts[name].report) for name in closed}))
         raise GateClosed(f"the gate is closed for {', '.join(closed)}: see {reports}")
     for topic in (table.topic for table in BRONZE):
         tables = [f"bronze.{topic}", f"silver.{topic}", *(table.name for table in LAYERS["gold"] if table.topic == topic)]
-        found = {name: verdicts[name]["_last_batch"] for name in tables}
+        found = {name: verdicts[name].last_batch for name in tables}
         if len(set(found.values())) > 1:
             text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
             raise GateClosed(f"the gates judged different moments ({text}): run silver, gold and their gates again")
 
 
-def _refuse_other_silver(settings: Settings, verdicts: dict[str, dict[str, Any]]) -> None:
+def _refuse_other_silver(settings: Settings, verdicts: dict[str, Verdict]) -> None:
     """Gold must have been made of exactly the silver that is released beside it: each of its tables as it was judged."""
-    judged = {name: int(row["version"]) for name, row in verdicts.items()}
+    judged = {name: verdict.version for name, verdict in verdicts.items()}
     wrong = [
         f"{table.name} at version {judged[table.name]} is of {source.name} at version {found}, "
         f"of which version {judged[source.name]} was judged"
@@ -181,8 +181,8 @@ def _other_silver(settings: Settings, source: Table, version: int, gold: Table, 
     return max(followed, default=0)
 
 
-def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    version = int(verdicts[table.name]["version"])
+def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+    version = verdicts[table.name].version
     rows = control.count(DeltaTable(str(table.path(settings)), version=version))
     rules = control.batches(settings, "silver", f"silver.{table.topic}") if table.layer == "silver" else []
     return {
@@ -190,10 +190,10 @@ def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, dict
         "table": table.name,
         "version": version,
         "rows": rows,
-        "last_batch": verdicts[table.name]["_last_batch"] if table.layer == "bronze" else None,
+        "last_batch": verdicts[table.name].last_batch if table.layer == "bronze" else None,
         "rules_version": rules[-1]["rules_version"] if rules else None,
     }
 
 
-def _bronze_batches(verdicts: dict[str, dict[str, Any]]) -> str:
-    return ", ".join(f"{table.name} {verdicts[table.name]['_last_batch']}" for table in BRONZE)
+def _bronze_batches(verdicts: dict[str, Verdict]) -> str:
+    return ", ".join(f"{table.name} {verdicts[table.name].last_batch}" for table in BRONZE)

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from spark_jobs import control
 from spark_jobs.control import backfills, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
-from spark_jobs.control.verdicts import ROLL_BACK, next_moment
+from spark_jobs.control.verdicts import ROLL_BACK, all_verdicts, next_moment
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import (
     BACKFILLS,
@@ -28,7 +29,6 @@ from spark_jobs.lake.tables import (
     DECISIONS,
     FOLLOWERS,
     GOLD,
-    LAYERS,
     QUALITY_RESULTS,
     REDRIVES,
     RELEASES,
@@ -168,18 +168,16 @@ def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], 
 
 def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, int]) -> None:
     """What the gates said of the released versions stands again, for the versions that hold the same rows now."""
-    rows = control.read(settings, QUALITY_RESULTS).to_pylist()
-    moment = next_moment(settings, datetime.now(UTC))
+    given, moment = all_verdicts(settings), next_moment(settings, datetime.now(UTC))
     again = []
-    for layer, tables in LAYERS.items():
-        for table in tables:
-            told = [row for row in rows if row["table"] == table.name]
-            if not told:
-                continue
-            nothing = {"evaluated": 0, "failed": 0, "failed_expectations": [], "report": None, "_first_batch": 0, "_last_batch": 0}
-            version = released.get(table.name)
-            passed = max((row for row in told if row["version"] == version), key=lambda row: row["_judged_at"], default=nothing)
-            now = {"layer": layer, "table": table.name, "suite": table.name, "success": True, "_judged_at": moment}
-            head = (version or 0) if layer == "bronze" else _head(settings, table)
-            again.append(passed | now | {"version": head, "run_id": f"roll back {decision['generation']}"})
+    for table in BY_NAME.values():
+        own = [verdict for verdict in given if verdict.table == table.name]
+        if not own:
+            continue
+        version = released.get(table.name)
+        nothing = replace(own[-1], evaluated=0, findings=(), report=None, first_batch=0, last_batch=0)
+        passed = next((verdict for verdict in reversed(own) if verdict.version == version), nothing)
+        head = (version or 0) if table.layer == "bronze" else _head(settings, table)
+        run_id = f"roll back {decision['generation']}"
+        again.append(replace(passed, success=True, judged_at=moment, version=head, run_id=run_id).row())
     control.append(settings, QUALITY_RESULTS, again, once=Txn("roll back", int(decision["generation"])))

@@ -42,7 +42,7 @@ def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
     named: list[Mapping[str, int]] = [release.versions for release in releases]
     named += [savepoint.versions for savepoint in places.read_savepoints(settings)]
     # The next release names what stands judged, however old it is, and whether or not the gate was closed: a person may let it pass.
-    named.append({name: int(row["version"]) for name, row in newest_verdicts(settings).items()})
+    named.append({name: verdict.version for name, verdict in newest_verdicts(settings).items()})
     named.append(control.versions_read_by_gold(settings))  # its gate reads the same
     return {versions[table.name] for versions in named if table.name in versions}
 

@@ -5,14 +5,17 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pendulum
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Context, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
 
 from include.orchestration.gates import QualityGate
 from spark_jobs.lake.tables import GOLD, LAYERS, SILVER
@@ -66,6 +69,16 @@ def test_one_run_at_a_time_and_no_catching_up(dag_bag: DagBag) -> None:
     for dag in every_dag(dag_bag):
         assert dag.max_active_runs == 1
         assert not dag.catchup
+
+
+@pytest.mark.parametrize("dag_id", ["audit", "maintenance", "medallion", "release_watch"])
+def test_no_run_starts_the_moment_a_dag_is_first_seen(dag_bag: DagBag, dag_id: str) -> None:
+    """On a new machine there is nothing yet to audit, to maintain or to watch."""
+    dag = DagSerialization.from_dict(DagSerialization.to_dict(dag_bag.dags[dag_id]))
+    earliest = pendulum.instance(dag.start_date) if dag.start_date else None
+    first = dag.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=TimeRestriction(earliest, None, catchup=False))
+    assert first is not None
+    assert first.run_after > datetime.now(UTC)
 
 
 def test_airflow_offers_a_backfill_where_days_mean_something_only(dag_bag: DagBag) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,15 +18,15 @@ from include.orchestration.decisions import AskForDecision, decision_run_id, que
 from include.orchestration.jobs import Job
 from include.orchestration.progress import has_new_batches
 from spark_jobs import control
-from spark_jobs.control.verdicts import CHOICES
-from spark_jobs.lake.tables import GOLD, QUALITY_RESULTS, SILVER, ensure_tables
+from spark_jobs.control.verdicts import CHOICES, Decision, Finding, closed_verdicts
+from spark_jobs.lake.tables import DECISIONS, GOLD, QUALITY_RESULTS, SILVER, ensure_tables
 from spark_jobs.releases.decisions import decide
 from spark_jobs.runtime.one_line import LONGEST
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.task_instance import TaskInstance
+from tests.support.verdicts import NOW, RUN, verdict
 
-NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-RUN = "scheduled__2026-11-20T12:00:00+00:00"
+ASKED = "silver.transactions version 3, batches 1 to 2: unique_ids"
 DECISION = f"decision__{RUN}__20261120T120000.000000"
 USER = {"id": "7", "name": "ada"}
 HOSTILE = ["$(touch owned)", "; touch owned #", "`touch owned`", "{{ 7 * 7 }} {% raw %}", "'\"\\", "--who=eve", "-h", "one  two ", "ä€😀"]
@@ -43,9 +44,20 @@ def judge(settings: Settings, success: bool = False, run_id: str = RUN, at: date
     row |= {
         "failed": int(not success),
         "failed_expectations": [] if success else ["unique_ids", "few_rows (warning)"],
-        "report": "file:///quality/8.html",
+        "report": "file:///quality/data_docs/8.html",
+        "_found": None if success else ["{{ 7 * 7 }} | `x`", "3"],
+        "_expected": None if success else ["at most 0", "at least 4"],
     }
     control.append(settings, QUALITY_RESULTS, [row | {"_first_batch": 1, "_last_batch": 2, "_judged_at": at}])
+
+
+def decided(choice: str, why: str) -> Decision:
+    return Decision(NOW, choice, "silver", "ada", why, RUN, 1, 1)
+
+
+def asked() -> TaskInstance:
+    """The task, with what its question was about."""
+    return TaskInstance({("ask", "asked"): [ASKED]})
 
 
 def ask(dag_bag: DagBag) -> Any:
@@ -89,9 +101,9 @@ def test_a_gate_that_closed_again_is_asked_about_again(settings: Settings) -> No
 
 
 def test_a_run_id_that_airflow_would_refuse_is_made_fit() -> None:
-    verdict = {"run_id": "by hand/../é" * 40, "_judged_at": NOW}
-    assert decision_run_id([verdict]).startswith("decision__by-hand-..--by-hand")
-    assert len(decision_run_id([verdict])) <= 250
+    closed = verdict(run_id="by hand/../é" * 40, success=False)
+    assert decision_run_id([closed]).startswith("decision__by-hand-..--by-hand")
+    assert len(decision_run_id([closed])) <= 250
 
 
 def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings: Settings) -> None:
@@ -102,7 +114,7 @@ def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings
         f"waiting for the decision in run {DECISION} of the DAG quality_decision (Airflow: Required Actions): "
     )
     assert "silver.transactions (unique_ids" in str(failure.value)
-    assert "report: file:///quality/8.html" in str(failure.value)
+    assert "report: file:///quality/data_docs/8.html" in str(failure.value)
 
 
 def test_after_wait_the_next_run_names_who_decided_and_how_to_decide_otherwise(settings: Settings) -> None:
@@ -135,8 +147,7 @@ def test_the_question_is_asked_with_what_the_gate_told(settings: Settings, dag_b
     told = []
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
     judge(settings)
-    failures = [{"table": "silver.transactions", "expectation": "unique_ids", "found": "{{ 7 * 7 }} | `x`", "expected": "at most 0"}]
-    ti = TaskInstance({("silver_gate", "failures"): failures})
+    ti = TaskInstance()
     with pytest.raises(TaskAwaitingInput):
         ask(dag_bag).execute(ti.context())
     (detail,) = told
@@ -145,51 +156,103 @@ def test_the_question_is_asked_with_what_the_gate_told(settings: Settings, dag_b
     assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in detail["body"]
     assert "few_rows" not in detail["body"]  # it closed nothing
     assert set(detail["params"]) == {"reason"}
-    assert ti.pushed["asked"] == [f"silver.transactions {RUN} 2026-11-20T12:00:00+00:00"]
+    assert ti.pushed["asked"] == [ASKED]
 
 
 def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
-    verdict = {"run_id": RUN, "layer": "silver", "table": "silver.transactions", "report": "file:///quality/8.html", "decision": None}
-    text = question([verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW}], [], 7, "http://airflow")
+    closed = verdict(success=False, findings=(Finding("unique_ids"),), report="file:///a%20home/quality/data_docs/validations/8.html")
+    text = question([closed], 7, "http://airflow")
     for part in (
         f"[{RUN}](http://airflow/dags/medallion/runs/scheduled__2026-11-20T12%3A00%3A00%2B00%3A00)",
-        "`file:///quality/8.html`",
-        "| unique_ids | see the report |",
+        "[silver.transactions](http://airflow/quality/data_docs/validations/8.html)",
+        "| unique_ids | see the report |",  # a verdict of an older version of the project
         "Readers see release 7.",
         "return to release 7",
         *CHOICES,
     ):
         assert part in text
-    waiting = {"who": "ada", "why": "a\nb", "decided_at": NOW, "choice": "wait"}
-    text = question(
-        [verdict | {"failed_expectations": ["unique_ids"], "_judged_at": NOW, "decision": waiting, "run_id": "5f"}], [], None, ""
-    )
+    assert "file:" not in text
+    text = question([replace(closed, decision=decided("wait", "a\nb"), run_id="5f")], None, "")
     assert "`ada` decided to wait at 2026-11-20 12:00 UTC: `a b`" in text
     assert "no release: there is none yet" in text
     assert "Judged in run `5f`, by hand." in text
 
 
+def test_the_question_of_a_backfill_says_what_was_found(settings: Settings, dag_bag: DagBag, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its DAG has no task for each gate that could be asked."""
+    told = []
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
+    judge(settings, run_id="backfill__2013-01-01T00:00:00+00:00")
+    with pytest.raises(TaskAwaitingInput):
+        ask(dag_bag).execute(TaskInstance().context())
+    assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in told[0]["body"]
+    assert "see the report" not in told[0]["body"]
+    assert "/dags/backfill_days/runs/" in told[0]["body"]
+
+
 def test_an_answer_is_choice_who_and_why(settings: Settings, dag_bag: DagBag) -> None:
     judge(settings)
-    ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
-    answer = ask(dag_bag).execute_complete(ti.context(), event(" the bank confirmed it", "roll back"))
+    answer = ask(dag_bag).execute_complete(asked().context(), event(" the bank confirmed it", "roll back"))
     assert answer == {"choice": "roll back", "who": "ada", "why": " the bank confirmed it"}
 
 
-def test_an_answer_to_another_question_is_not_taken(settings: Settings, dag_bag: DagBag) -> None:
+def test_an_answer_counts_when_another_run_has_judged_the_same(settings: Settings, dag_bag: DagBag) -> None:
     judge(settings)
-    ti = TaskInstance({("ask", "asked"): [f"silver.transactions {RUN} {NOW.isoformat()}"]})
+    judge(settings, run_id="scheduled__2026-11-20T12:05:00+00:00", at=NOW + timedelta(minutes=5))
+    assert ask(dag_bag).execute_complete(asked().context(), event())["who"] == "ada"
+
+
+def test_one_question_for_one_cause_whichever_runs_judge_it(settings: Settings) -> None:
+    judge(settings)
+    judge(settings, run_id="backfill__2013-01-01T00:00:00+00:00", at=NOW + timedelta(minutes=5))
+    with pytest.raises(DagRunTriggerException) as triggered:
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
+    assert triggered.value.dag_run_id == DECISION
+
+
+def test_an_answer_to_another_question_is_kept_and_the_next_question_says_why(
+    settings: Settings, dag_bag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
+    judge(settings)
     judge(settings, table="silver.accounts", at=NOW + timedelta(seconds=1))
-    with pytest.raises(AirflowException, match="answer of ada was not taken: found other closed verdicts now") as failure:
-        ask(dag_bag).execute_complete(ti.context(), event())
+    with pytest.raises(AirflowException, match=r"answer of ada, wait, was not carried out: silver\.accounts version 3") as failure:
+        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
     assert not isinstance(failure.value, AirflowFailException)  # so it is asked again
+    (kept,) = control.read(settings, DECISIONS).to_pylist()
+    assert (kept["choice"], kept["who"]) == ("wait (unused answer)", "ada")
+    with pytest.raises(TaskAwaitingInput):
+        ask(dag_bag).execute(TaskInstance().context(run_id=DECISION))
+    for part in ("**Asked again.** `ada` answered `wait", "the bank confirmed it", "silver.accounts version 3", "closed too"):
+        assert part in told[0]["body"]
+    assert [verdict.decision for verdict in closed_verdicts(settings, "silver")] == [None, None]  # it decided nothing
 
 
-def test_an_answer_that_nobody_needs_any_more_is_not_recorded(settings: Settings, dag_bag: DagBag) -> None:
+@pytest.mark.parametrize("choice", ["release anyway", "roll back"])
+def test_an_answer_after_another_persons_decision_fails_and_names_it(settings: Settings, dag_bag: DagBag, choice: str) -> None:
+    judge(settings)
+    decide(settings, choice, "bob", "known gap", now=NOW + timedelta(minutes=1))
+    with pytest.raises(AirflowFailException, match=f"answer of ada, wait, was not carried out: {choice}, by bob at .*: known gap"):
+        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
+    assert {row["who"] for row in control.read(settings, DECISIONS).to_pylist()} == {"ada", "bob"}
+
+
+def test_an_answer_that_nobody_needs_any_more_is_kept(settings: Settings, dag_bag: DagBag) -> None:
     judge(settings)
     judge(settings, success=True, at=NOW + timedelta(minutes=1))
-    with pytest.raises(AirflowSkipException, match="answer of ada was not recorded"):
-        ask(dag_bag).execute_complete(TaskInstance().context(), event())
+    with pytest.raises(AirflowSkipException, match="answer of ada, wait, was not carried out: the gate was judged again and passed"):
+        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
+    assert [row["who"] for row in control.read(settings, DECISIONS).to_pylist()] == ["ada"]
+
+
+def test_an_answer_without_a_reason_is_told_in_the_next_question(settings: Settings, dag_bag: DagBag) -> None:
+    judge(settings)
+    with pytest.raises(AirflowException, match="answer of ada was not taken"):
+        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event(why=""))
+    (kept,) = control.read(settings, DECISIONS).to_pylist()
+    assert (kept["who"], kept["run_id"]) == ("ada", DECISION)
+    assert "reason" in kept["why"]
 
 
 @pytest.mark.parametrize(
@@ -258,6 +321,6 @@ def test_medallion_is_started_unless_the_decision_is_to_wait(dag_bag: DagBag) ->
 
 def test_what_is_waited_for_is_the_newest_closed_verdict() -> None:
     verdicts = [
-        {"run_id": run, "_judged_at": NOW + timedelta(seconds=second), "decision": None} for second, run in ((1, "late"), (0, "early"))
+        verdict(run_id=run, judged_at=NOW + timedelta(seconds=second), success=False) for second, run in ((1, "late"), (0, "early"))
     ]
     assert "decision__late__20261120T120001" in waits_for(verdicts)

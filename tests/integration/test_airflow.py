@@ -63,7 +63,7 @@ def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: Airflow
     for gate in GATES:
         told = call("GET", f"/dags/medallion/dagRuns/{run}/taskInstances/{gate}/xcomEntries/return_value?deserialize=true")["value"]
         assert told["verdict"] == "passed"
-        assert Path(url2pathname(urlsplit(told["report"]).path)).is_file()
+        assert (settings.quality / url2pathname(urlsplit(told["report"]).path).partition("/quality/")[2]).is_file()
     bronze_outlives_its_run_and_stops_when_asked(settings, api, call)
 
 

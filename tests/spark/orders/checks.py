@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 from spark_jobs import control
 from spark_jobs.audit import snapshot
 from spark_jobs.control import scope
+from spark_jobs.control.verdicts import Verdict
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import GOLD, Table
 from spark_jobs.releases import releases, retention
@@ -208,17 +209,17 @@ def check_range(settings: Settings, version: str, first: float, last: float, reb
                 assert list(found) == wanted, f"after a backfill {records.place(row)} breaks {found}, expected {wanted} by rules {version}"
 
 
-def check_gate(settings: Settings, before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> None:
+def check_gate(settings: Settings, before: dict[str, Verdict], after: dict[str, Verdict]) -> None:
     """Transactions that a gate of silver did not look at are those that an earlier verdict passed."""
     for table in _PLACES["transactions"]:
         old, new = before.get(table.name), after.get(table.name)
-        if not (old and new and old["success"] and new["passed"]):
+        if not (old and new and old.success and new.passed):
             continue
-        first = new["_first_batch"] if new["_judged_at"] > old["_judged_at"] else new["_last_batch"] + 1
+        first = new.first_batch if new.judged_at > old.judged_at else new.last_batch + 1
         head = DeltaTable(str(table.path(settings))).version()
         try:
             passed, now = (
-                Counter(map(str, _before(table_rows(settings, table, {table.name: version}), first))) for version in (old["version"], head)
+                Counter(map(str, _before(table_rows(settings, table, {table.name: version}), first))) for version in (old.version, head)
             )
         except DeltaError:  # upkeep has removed the older version
             continue

@@ -132,7 +132,7 @@ class World:
             elif outcome == "done" and text in self.unfinished:
                 self.unfinished.remove(text)
 
-    def _check(self, call: Call, before: dict[str, dict[str, Any]]) -> None:
+    def _check(self, call: Call, before: dict[str, verdicts.Verdict]) -> None:
         """What must hold just after a command that ended well."""
         if call.words[0] == "release" or "publish" in call.words:
             checks.check_release(self.settings, releases.newest_release(self.settings))

@@ -19,6 +19,7 @@ from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.runtime.times import from_micros, parse_range, to_micros
 from spark_jobs.silver.job import _newest_event
+from tests.support.verdicts import verdict
 
 START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 31, 12, tzinfo=UTC)
 RULES = {"transactions": "1", "customers": "1", "accounts": "1"}
@@ -103,15 +104,15 @@ def test_the_watermark_goes_on_from_what_is_valid_after_a_backfill(settings: Set
 
 def test_what_a_backfill_changed_is_judged_whole_and_unreleased(settings: Settings) -> None:
     now = datetime.now(UTC)
-    passed = [{"table": SILVER_TRANSACTIONS.name, "version": 3, "_judged_at": now}]
+    passed = [verdict(SILVER_TRANSACTIONS.name, version=3, judged_at=now)]
     step = Step(started(settings), TRANSACTIONS, START, END)
     assert not _is_amended(settings, "silver", passed)
     backfills.end(settings, step, "run", rows=1, changed=1, last_batch=3, versions={SILVER_TRANSACTIONS.name: 4})
     assert _is_amended(settings, "silver", passed)
-    assert not _is_amended(settings, "silver", [passed[0] | {"version": 4}])
-    assert not _is_amended(settings, "gold", [{"table": "gold.daily_totals", "version": 1, "_judged_at": now}])
+    assert not _is_amended(settings, "silver", [verdict(SILVER_TRANSACTIONS.name, version=4, judged_at=now)])
+    assert not _is_amended(settings, "gold", [verdict("gold.daily_totals", version=1, judged_at=now)])
     backfills.end(settings, step, "run", rows=1, changed=1, last_batch=3, versions={"gold.daily_totals": 2})
-    assert _is_amended(settings, "gold", [{"table": "gold.daily_totals", "version": 1, "_judged_at": now}])
+    assert _is_amended(settings, "gold", [verdict("gold.daily_totals", version=1, judged_at=now)])
     assert not has_unreleased_batches(settings)
 
 

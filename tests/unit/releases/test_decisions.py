@@ -73,14 +73,14 @@ def test_release_anyway_lets_exactly_the_judged_rows_pass(copy_home: Copy) -> No
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
     assert run_gates(settings, 3, "silver") == []
     newest = verdicts.newest_verdicts(settings)["silver.transactions"]
-    assert (newest["success"], newest["passed"], newest["decision"]["who"]) == (False, True, "Ada")
+    assert (newest.success, newest.state, newest.decision and newest.decision.who) == (False, "overruled", "Ada")
     # What comes next is judged by itself: the batch that was let through does not close the gate again.
     later = [transaction(7, at(1, 3, 4), "Debit", "1.00", who=2, hour=12)]
     run = run_of("silver", "silver.transactions", 4, 4, input=1, output=1)
     write(settings, {"bronze.transactions": [bronze(at(1, 3, 4), b"T7", b"{}")], "silver.transactions": later, "control.batches": [run]})
     assert run_gates(settings, 4, "bronze", "silver") == []
     newest = verdicts.newest_verdicts(settings)["silver.transactions"]
-    assert (newest["success"], newest["_first_batch"], newest["decision"]) == (True, 4, None)
+    assert (newest.success, newest.first_batch, newest.decision) == (True, 4, None)
 
 
 def test_a_gate_that_closes_again_waits_for_a_new_decision(copy_home: Copy) -> None:

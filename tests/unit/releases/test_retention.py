@@ -97,7 +97,7 @@ def test_what_a_person_releases_days_after_its_gate_closed_is_there(copy_home: C
     gold_follows(settings, 5)
     write(settings, {"control.batches": [run_of("gold", table.name, 3, 5) for table in GOLD]})
     pass_gates(settings, last_batch=5, closed="gold")
-    judged = {name: int(row["version"]) for name, row in newest_verdicts(settings).items()}
+    judged = {name: verdict.version for name, verdict in newest_verdicts(settings).items()}
     for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS):
         assert DeltaTable(str(table.path(settings))).optimize.compact()["numFilesRemoved"]
     monkeypatch.setattr(table_upkeep, "plan", lambda *_: [])  # joining by Spark is not what this is about

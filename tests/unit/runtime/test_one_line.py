@@ -75,6 +75,14 @@ def test_a_correction_with_a_line_end_is_refused_before_a_lease_is_waited_for(
     assert f"line 1: {field}: found U+000A at character 4, expected one line of text" in caplog.text
 
 
+def test_a_rule_that_no_table_knows_is_refused_before_a_lease_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path))
+    begun = time.monotonic()
+    with leases.hold(read_settings(), tables.SILVER_OWNED, owner="another"):
+        assert run.main(["redrive", "--rule=nope"]) == 2
+    assert time.monotonic() - begun < 20
+
+
 def test_a_reason_for_the_record_may_be_missing_where_nothing_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_HOME", str(tmp_path))
     assert run.main(["ingestion", "stop", "--wait=0"]) == 0

@@ -154,7 +154,7 @@ def test_ninety_days(settings: Settings, clock: Clock, tmp_path: Path) -> None:
     assert named <= pages
     assert len(pages - named) <= MAINTENANCE * len(BY_NAME)  # the clock of this test is as coarse as that
     assert control.read(settings, BATCHES).num_rows == 2 * last  # all that was done stays on record
-    assert {name for name, rows in verdicts_that_matter(settings).items() if rows[-1]["passed"]} == set(BY_NAME)
+    assert {name for name, rows in verdicts_that_matter(settings).items() if rows[-1].passed} == set(BY_NAME)
 
     # Numbers of releases rise, an expired one is named, one that a person rolled back to is found.
     assert releases.newest_release(settings).release_id == last
