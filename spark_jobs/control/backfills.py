@@ -131,6 +131,11 @@ def last_rebuild(settings: Settings, table: Table) -> dict[str, Any] | None:
     return None
 
 
+def run_ids(settings: Settings) -> set[str]:
+    """The runs that did the work of backfills."""
+    return {row["run_id"] for row in _rows(settings)}
+
+
 def changed_versions(settings: Settings) -> dict[str, int]:
     """For each table that a backfill ever changed, its version after the last one."""
     versions: dict[str, int] = {}

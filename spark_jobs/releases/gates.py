@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+
 from expectations.context import index_page
 from expectations.gate import Failure, Judgement, judge, refusal
 from expectations.limited import NoAnswer, call_limited
@@ -22,7 +24,8 @@ from spark_jobs.control import backfills
 from spark_jobs.control.scope import Written, find_written, open_query
 from spark_jobs.control.verdicts import Finding, Verdict, append_held, closed_verdicts, newest_verdicts, next_moment
 from spark_jobs.lake import leases
-from spark_jobs.lake.tables import BY_NAME, LAYERS, QUALITY_RESULTS
+from spark_jobs.lake.tables import BY_NAME, FOLLOWERS, LAYERS, QUALITY_RESULTS, Table
+from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.releases import rollback
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import GateClosed, LedgerError
@@ -88,6 +91,26 @@ def is_overdue(settings: Settings, now: datetime) -> bool:
     standing = [verdict for verdict in newest_verdicts(settings).values() if verdict.layer == "bronze" and verdict.passed]
     limit = timedelta(seconds=settings.freshness_seconds)
     return bool(_find_overdue(settings, [verdict for verdict in standing if now - verdict.judged_at >= limit], now))
+
+
+def unjudged_layers(settings: Settings) -> list[str]:
+    """The layers that hold batches after those that their gates judged last. A layer that no gate ever judged is none of them."""
+    newest = newest_verdicts(settings)
+
+    def is_behind(table: Table) -> bool:
+        job, name = ("gold", table.name) if table.layer == "gold" else ("silver", f"silver.{table.topic}")
+        return table.name in newest and newest[table.name].last_batch < control.last_batch(settings, job, name)
+
+    return [layer for layer, tables in LAYERS.items() if any(map(is_behind, tables))]
+
+
+def is_ahead_of_gold(settings: Settings, topic: str) -> bool:
+    """Whether the silver table of a topic holds rows that gold has not taken."""
+    silver = BY_NAME[f"silver.{topic}"]
+    application = control.following(settings, silver)
+    told = [DeltaTable(str(table.path(settings))).transaction_version(application) for table in FOLLOWERS[silver]]
+    taken = min((version for version in told if version is not None), default=0)
+    return not hold_same_rows(settings, silver, taken, DeltaTable(str(silver.path(settings))).version())
 
 
 def refuse_if_closed(settings: Settings, *layers: str) -> None:

@@ -19,6 +19,7 @@ from spark_jobs import control
 from spark_jobs.control import backfills, rule_sets
 from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, Backfill, Step
 from spark_jobs.control.unfinished import Finisher
+from spark_jobs.control.verdicts import closed_verdicts
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
@@ -27,7 +28,7 @@ from spark_jobs.lake.versions import rows_written
 from spark_jobs.releases import gates, releases, rollback
 from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
 from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION, Rebuilt, Staged, rebuild_silver, stage
-from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import job as silver
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 LEASED = (*tables.SILVER_OWNED, *tables.GOLD)
 FOLDER, FOLDER_OF_END = "backfill", "backfill-end"  # of staged rows, beside the checkpoints
+_LIVE_GATES_SECONDS = 120.0  # then nobody seems to run them
 _PAUSE_SECONDS = 2.0  # ten times what a waiting process takes to notice that a lease is free
 
 
@@ -57,7 +59,8 @@ class Request:
 def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) -> None:
     """Rebuild what is requested, or continue the unfinished backfill of the same. The caller is the only backfill.
 
-    Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun.
+    Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun. Also where a gate is closed
+    for live rows that gold has not taken: then nothing of the step is rebuilt.
     """
     rules = rule_sets.versions(topic.name for topic in TOPICS)
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
@@ -131,6 +134,7 @@ class _Work:
 
     def take_turn(self, steps: list[tuple[Step, list[Staged]]]) -> bool:
         """Do steps under the leases, and let the live flow have its turn; False when the staged rows hold no more."""
+        self.await_live_gates()
         with leases.hold(self.settings, LEASED, owner="backfill"):
             if control.generation(self.settings) != self.generation:
                 raise LedgerError(
@@ -139,12 +143,39 @@ class _Work:
             if not all(each.is_fresh(self.settings) for _, staged in steps for each in staged):
                 log.info("%s is staged once more: corrections came in between", steps[-1][0])
                 return False
+            if steps:
+                silver.finish(self.spark, self.settings, self.run_id)
+                self.judge_live_rows()
             for step, staged in steps:
                 self.do(step, staged)
             if self.request.publish:
                 self.publish()
         time.sleep(_PAUSE_SECONDS)
         return True
+
+    def await_live_gates(self) -> None:
+        """Let the live run judge what it brought, for a while: that is none of a rebuild's business."""
+        until = time.monotonic() + _LIVE_GATES_SECONDS
+        while self.order.publish and time.monotonic() < until and (layers := gates.unjudged_layers(self.settings)):
+            log.info("waiting for the live run's gates of %s", " and ".join(layers))
+            time.sleep(_PAUSE_SECONDS)
+
+    def judge_live_rows(self) -> None:
+        """Before anything is rebuilt, judge the live batches that no gate has judged yet: gold would take them.
+
+        Raises GateClosed where a gate is closed for live rows. A verdict on what a backfill changed does not count: it may mend that.
+        """
+        of_backfills = backfills.run_ids(self.settings)
+        closed = [
+            verdict
+            for verdict in closed_verdicts(self.settings, "bronze", "silver")
+            if gates.is_ahead_of_gold(self.settings, verdict.topic) or (self.order.publish and verdict.run_id not in of_backfills)
+        ]
+        if closed:
+            raise GateClosed(f"nothing of this step was rebuilt: live rows wait for a decision: {gates.closed_line(closed)}")
+        if self.order.publish:
+            for layer in gates.unjudged_layers(self.settings):
+                gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, is_held=True)
 
     def do(self, step: Step, staged: list[Staged]) -> None:
         """Bring silver and gold to what the staged rows say, and record it."""
