@@ -3,7 +3,7 @@
 import json
 import sys
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,18 +17,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from include.orchestration.decisions import AskForDecision, decision_run_id, question, read_answer, skip_when_waiting, waits_for
 from include.orchestration.jobs import Job
 from include.orchestration.progress import has_new_batches
-from spark_jobs import control
-from spark_jobs.control.verdicts import CHOICES, Decision, Finding, closed_verdicts
-from spark_jobs.lake.tables import DECISIONS, GOLD, QUALITY_RESULTS, SILVER, ensure_tables
+from spark_jobs.control.verdicts import CHOICES, Decision, Finding
+from spark_jobs.lake.tables import GOLD, SILVER, ensure_tables
 from spark_jobs.releases.decisions import decide
 from spark_jobs.runtime.one_line import LONGEST
 from spark_jobs.runtime.settings import Settings, read_settings
+from tests.support.questions import ASKED, DECISION, ask, event, judge
 from tests.support.task_instance import TaskInstance
 from tests.support.verdicts import NOW, RUN, verdict
 
-ASKED = "silver.transactions version 3, batches 1 to 2: unique_ids"
-DECISION = f"decision__{RUN}__20261120T120000.000000"
-USER = {"id": "7", "name": "ada"}
 HOSTILE = ["$(touch owned)", "; touch owned #", "`touch owned`", "{{ 7 * 7 }} {% raw %}", "'\"\\", "--who=eve", "-h", "one  two ", "ä€😀"]
 
 
@@ -39,33 +36,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return read_settings()
 
 
-def judge(settings: Settings, success: bool = False, run_id: str = RUN, at: datetime = NOW, table: str = "silver.transactions") -> None:
-    row = {"run_id": run_id, "layer": "silver", "table": table, "version": 3, "suite": table, "success": success, "evaluated": 4}
-    row |= {
-        "failed": int(not success),
-        "failed_expectations": [] if success else ["unique_ids", "few_rows (warning)"],
-        "report": "file:///quality/data_docs/8.html",
-        "_found": None if success else ["{{ 7 * 7 }} | `x`", "3"],
-        "_expected": None if success else ["at most 0", "at least 4"],
-    }
-    control.append(settings, QUALITY_RESULTS, [row | {"_first_batch": 1, "_last_batch": 2, "_judged_at": at}])
-
-
 def decided(choice: str, why: str) -> Decision:
     return Decision(NOW, choice, "silver", "ada", why, RUN, 1, 1)
-
-
-def asked() -> TaskInstance:
-    """The task, with what its question was about."""
-    return TaskInstance({("ask", "asked"): [ASKED]})
-
-
-def ask(dag_bag: DagBag) -> Any:
-    return dag_bag.dags["quality_decision"].get_task("ask")
-
-
-def event(why: Any = "the bank confirmed it", choice: str = "wait", user: Any = USER) -> dict[str, Any]:
-    return {"chosen_options": [choice], "params_input": {"reason": why}, "responded_at": NOW, "responded_by_user": user}
 
 
 def test_a_closed_verdict_is_asked_about_in_a_run_named_after_the_gates_run(settings: Settings) -> None:
@@ -98,6 +70,14 @@ def test_a_gate_that_closed_again_is_asked_about_again(settings: Settings) -> No
     with pytest.raises(DagRunTriggerException) as triggered:
         AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
     assert triggered.value.dag_run_id == f"decision__{RUN}__20261120T120200.000000"
+
+
+def test_one_question_for_one_cause_whichever_runs_judge_it(settings: Settings) -> None:
+    judge(settings)
+    judge(settings, run_id="backfill__2013-01-01T00:00:00+00:00", at=NOW + timedelta(minutes=5))
+    with pytest.raises(DagRunTriggerException) as triggered:
+        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
+    assert triggered.value.dag_run_id == DECISION
 
 
 def test_a_run_id_that_airflow_would_refuse_is_made_fit() -> None:
@@ -188,71 +168,6 @@ def test_the_question_of_a_backfill_says_what_was_found(settings: Settings, dag_
     assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in told[0]["body"]
     assert "see the report" not in told[0]["body"]
     assert "/dags/backfill_days/runs/" in told[0]["body"]
-
-
-def test_an_answer_is_choice_who_and_why(settings: Settings, dag_bag: DagBag) -> None:
-    judge(settings)
-    answer = ask(dag_bag).execute_complete(asked().context(), event(" the bank confirmed it", "roll back"))
-    assert answer == {"choice": "roll back", "who": "ada", "why": " the bank confirmed it"}
-
-
-def test_an_answer_counts_when_another_run_has_judged_the_same(settings: Settings, dag_bag: DagBag) -> None:
-    judge(settings)
-    judge(settings, run_id="scheduled__2026-11-20T12:05:00+00:00", at=NOW + timedelta(minutes=5))
-    assert ask(dag_bag).execute_complete(asked().context(), event())["who"] == "ada"
-
-
-def test_one_question_for_one_cause_whichever_runs_judge_it(settings: Settings) -> None:
-    judge(settings)
-    judge(settings, run_id="backfill__2013-01-01T00:00:00+00:00", at=NOW + timedelta(minutes=5))
-    with pytest.raises(DagRunTriggerException) as triggered:
-        AskForDecision(task_id="ask_for_decision").execute(TaskInstance().context())
-    assert triggered.value.dag_run_id == DECISION
-
-
-def test_an_answer_to_another_question_is_kept_and_the_next_question_says_why(
-    settings: Settings, dag_bag: DagBag, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = []
-    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
-    judge(settings)
-    judge(settings, table="silver.accounts", at=NOW + timedelta(seconds=1))
-    with pytest.raises(AirflowException, match=r"answer of ada, wait, was not carried out: silver\.accounts version 3") as failure:
-        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
-    assert not isinstance(failure.value, AirflowFailException)  # so it is asked again
-    (kept,) = control.read(settings, DECISIONS).to_pylist()
-    assert (kept["choice"], kept["who"]) == ("wait (unused answer)", "ada")
-    with pytest.raises(TaskAwaitingInput):
-        ask(dag_bag).execute(TaskInstance().context(run_id=DECISION))
-    for part in ("**Asked again.** `ada` answered `wait", "the bank confirmed it", "silver.accounts version 3", "closed too"):
-        assert part in told[0]["body"]
-    assert [verdict.decision for verdict in closed_verdicts(settings, "silver")] == [None, None]  # it decided nothing
-
-
-@pytest.mark.parametrize("choice", ["release anyway", "roll back"])
-def test_an_answer_after_another_persons_decision_fails_and_names_it(settings: Settings, dag_bag: DagBag, choice: str) -> None:
-    judge(settings)
-    decide(settings, choice, "bob", "known gap", now=NOW + timedelta(minutes=1))
-    with pytest.raises(AirflowFailException, match=f"answer of ada, wait, was not carried out: {choice}, by bob at .*: known gap"):
-        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
-    assert {row["who"] for row in control.read(settings, DECISIONS).to_pylist()} == {"ada", "bob"}
-
-
-def test_an_answer_that_nobody_needs_any_more_is_kept(settings: Settings, dag_bag: DagBag) -> None:
-    judge(settings)
-    judge(settings, success=True, at=NOW + timedelta(minutes=1))
-    with pytest.raises(AirflowSkipException, match="answer of ada, wait, was not carried out: the gate was judged again and passed"):
-        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
-    assert [row["who"] for row in control.read(settings, DECISIONS).to_pylist()] == ["ada"]
-
-
-def test_an_answer_without_a_reason_is_told_in_the_next_question(settings: Settings, dag_bag: DagBag) -> None:
-    judge(settings)
-    with pytest.raises(AirflowException, match="answer of ada was not taken"):
-        ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event(why=""))
-    (kept,) = control.read(settings, DECISIONS).to_pylist()
-    assert (kept["who"], kept["run_id"]) == ("ada", DECISION)
-    assert "reason" in kept["why"]
 
 
 @pytest.mark.parametrize(

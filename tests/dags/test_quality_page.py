@@ -150,60 +150,6 @@ def test_the_newest_audit_is_told_and_what_differs(home: Settings, reader: TestC
     assert "No gate has judged anything" in reader.get("/run?dag_id=audit&run_id=audit 3").text
 
 
-def test_a_passed_table_with_a_warning_is_called_so_and_says_what_was_found(home: Settings, reader: TestClient) -> None:
-    warned = rows.verdict(1, "gold.account_days", "days_that_do_not_balance (warning)") | {"success": True}
-    rows.write(home, tables.QUALITY_RESULTS, [warned | {"_found": ["400"], "_expected": ["at most 0"]}])
-    for page in ("/", "/table?name=gold.account_days", RUN.replace("15%3A", "05%3A").replace("15:", "05:")):
-        text = reader.get(page).text
-        assert '<span class="state warned">passed, 1 warning</span>' in text
-        assert '<div class="warning">days_that_do_not_balance (warning): found 400, expected at most 0</div>' in text
-
-
-def test_gold_leads_to_no_rows_in_quarantine_of_other_tables(home: Settings, reader: TestClient) -> None:
-    rows.write(home, tables.QUALITY_RESULTS, [rows.verdict(1, name, "x") for name in ("gold.daily_totals", "silver.transactions")])
-    assert reader.get("/").text.count("rows in quarantine") == 1
-    assert "rows in quarantine" not in reader.get("/table?name=gold.daily_totals").text
-
-
-def test_what_a_runs_jobs_did_adds_up(home: Settings, reader: TestClient) -> None:
-    counts = {"input": 10, "output": 3, "duplicates": 0, "quarantined": 1, "superseded": 2, "no_change": 4}
-    whole, lost = rows.batch(3, "customers") | counts, rows.batch(3, "accounts") | counts | {"no_change": 3}
-    gold = {
-        "run_id": rows.run_id(3),
-        "job": "gold",
-        "table": "gold.daily_totals",
-        "first_batch": 0,
-        "last_batch": 0,
-        "input": 0,
-        "output": 5,
-    }
-    rows.write(home, tables.BATCHES, [whole, lost, gold | {"input": 0, "output": 5}])
-    assert [cells(reader, name) for name in ("silver.customers", "silver.accounts", "gold.daily_totals")] == [
-        ["3 to 3", "10", "3", "0", "1", "2", "4", "✓"],
-        ["3 to 3", "10", "3", "0", "1", "2", "3", "✗ 1"],
-        ["none yet", "0", "5", *5 * ["\u2013"]],
-    ]
-
-
-def cells(reader: TestClient, table: str) -> list[str]:
-    """What stands behind a table's name in "What its jobs did"."""
-    jobs = reader.get(RUN).text.partition("What its jobs did")[2]
-    (row,) = [row for row in jobs.split("<tr>") if f"<td>{table}</td>" in row]
-    return [re.sub("<.*?>", "", cell).strip() for cell in re.findall("<td.*?</td>", row)][3:]
-
-
-def test_a_filter_chosen_for_one_table_does_not_stay_for_the_next(home: Settings, reader: TestClient) -> None:
-    rows.fill(home, 2)
-    rows.write(home, tables.TRANSACTIONS_QUARANTINE, [rows.quarantined(1, "transactions", 1, b"{", ["parseable"])])
-    form = "/quarantine?chosen_for=silver.customers_quarantine&rule=district_id_whole&first_batch=9&last_batch="
-    other = reader.get(f"{form}&table=silver.transactions_quarantine").text
-    assert "<p>1 row." in other
-    assert "district_id_whole" not in other
-    assert 'placeholder="the first"' in other  # an empty field, where 0 to 0 would mean all
-    assert 'value="0"' not in other
-    assert "<p>0 rows" in reader.get(f"{form}&table=silver.customers_quarantine").text
-
-
 def test_a_job_that_was_started_by_hand_has_no_dag_run(home: Settings, reader: TestClient) -> None:
     rows.write(home, tables.QUALITY_RESULTS, [rows.verdict(1, "silver.customers") | {"run_id": "0123456789abcdef" * 2, "report": None}])
     text = reader.get("/table?name=silver.customers").text

@@ -7,7 +7,6 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -17,12 +16,10 @@ from expectations import gate
 from expectations.suites import SuiteError, read_suite
 from spark_jobs import control
 from spark_jobs.control.scope import find_written, version_upto
-from spark_jobs.control.verdicts import newest_verdicts
 from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS, SILVER, ensure_tables
 from spark_jobs.releases import gates
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.settings import Settings
-from tests.support.gold_cases import unbalanced_day
 from tests.support.warehouse import LOADED, at, bronze, good_rows, quarantined, run_of, settings_of, table_named, transaction, write
 
 pytestmark = pytest.mark.xdist_group("expectations")
@@ -94,21 +91,6 @@ def test_a_closed_gate_says_what_failed_and_where_the_report_is(copy_home: Copy)
     write(settings, {"silver.transactions": good_rows()["silver.transactions"]}, mode="overwrite")
     assert run_gate(settings, "silver", 10**9)["verdict"] == "passed"
     gates.refuse_if_closed(settings, "silver")
-
-
-def test_the_report_calls_a_table_with_warnings_what_the_page_calls_it(copy_home: Copy) -> None:
-    settings, rows = copy_home(), good_rows()
-    unbalanced_day(rows)
-    changed = {name: rows[name] for name, good in good_rows().items() if rows[name] != good}
-    write(settings, changed, mode="overwrite")
-    run_gate(settings, "gold")
-    verdict = newest_verdicts(settings)["gold.account_days"]
-    assert (verdict.passed, verdict.state, verdict.says) == (True, "warned", "passed, 1 warning")
-    report = Path(unquote(verdict.report or "").removeprefix("file://")).read_text()
-    assert f'<span class="text-warning">{verdict.says}</span>' in report
-    assert "fa-times text-danger" not in report.partition("Status:")[2].partition("</span>")[0]
-    (result,) = [json.loads(file.read_text()) for file in (settings.quality / "gx/validations/gold/account_days").rglob("*.json")]
-    assert result["success"]  # so does the index of the reports
 
 
 def test_only_new_batches_are_judged_and_other_verdicts_stand(copy_home: Copy) -> None:

@@ -1,0 +1,92 @@
+"""The page "Quality" says what is so: verdicts in the report's words, jobs that add up, filters that hold for their table."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from include.quality_page.app import app, may_read
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import Settings, read_settings
+from tests.support import quality_rows as rows
+
+RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "a home"))
+    return read_settings()
+
+
+@pytest.fixture
+def anyone() -> TestClient:
+    """A browser without a login; the application lies at the same place as in Airflow."""
+    airflow = FastAPI(openapi_url=None)
+    airflow.mount("/quality", app)
+    return TestClient(airflow, base_url="http://airflow.example/quality", follow_redirects=False)
+
+
+@pytest.fixture
+def reader(anyone: TestClient) -> Iterator[TestClient]:
+    """A browser of somebody who may read."""
+    app.dependency_overrides[may_read] = lambda: None
+    yield anyone
+    app.dependency_overrides.clear()
+
+
+def test_a_passed_table_with_a_warning_is_called_so_and_says_what_was_found(home: Settings, reader: TestClient) -> None:
+    warned = rows.verdict(1, "gold.account_days", "days_that_do_not_balance (warning)") | {"success": True}
+    rows.write(home, tables.QUALITY_RESULTS, [warned | {"_found": ["400"], "_expected": ["at most 0"]}])
+    for page in ("/", "/table?name=gold.account_days", RUN.replace("15%3A", "05%3A").replace("15:", "05:")):
+        text = reader.get(page).text
+        assert '<span class="state warned">passed, 1 warning</span>' in text
+        assert '<div class="warning">days_that_do_not_balance (warning): found 400, expected at most 0</div>' in text
+
+
+def test_gold_leads_to_no_rows_in_quarantine_of_other_tables(home: Settings, reader: TestClient) -> None:
+    rows.write(home, tables.QUALITY_RESULTS, [rows.verdict(1, name, "x") for name in ("gold.daily_totals", "silver.transactions")])
+    assert reader.get("/").text.count("rows in quarantine") == 1
+    assert "rows in quarantine" not in reader.get("/table?name=gold.daily_totals").text
+
+
+def test_what_a_runs_jobs_did_adds_up(home: Settings, reader: TestClient) -> None:
+    counts = {"input": 10, "output": 3, "duplicates": 0, "quarantined": 1, "superseded": 2, "no_change": 4}
+    whole, lost = rows.batch(3, "customers") | counts, rows.batch(3, "accounts") | counts | {"no_change": 3}
+    gold = {
+        "run_id": rows.run_id(3),
+        "job": "gold",
+        "table": "gold.daily_totals",
+        "first_batch": 0,
+        "last_batch": 0,
+        "input": 0,
+        "output": 5,
+    }
+    rows.write(home, tables.BATCHES, [whole, lost, gold | {"input": 0, "output": 5}])
+    assert [cells(reader, name) for name in ("silver.customers", "silver.accounts", "gold.daily_totals")] == [
+        ["3 to 3", "10", "3", "0", "1", "2", "4", "✓"],
+        ["3 to 3", "10", "3", "0", "1", "2", "3", "✗ 1"],
+        ["none yet", "0", "5", *5 * ["\u2013"]],
+    ]
+
+
+def cells(reader: TestClient, table: str) -> list[str]:
+    """What stands behind a table's name in "What its jobs did"."""
+    jobs = reader.get(RUN).text.partition("What its jobs did")[2]
+    (row,) = [row for row in jobs.split("<tr>") if f"<td>{table}</td>" in row]
+    return [re.sub("<.*?>", "", cell).strip() for cell in re.findall("<td.*?</td>", row)][3:]
+
+
+def test_a_filter_chosen_for_one_table_does_not_stay_for_the_next(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 2)
+    rows.write(home, tables.TRANSACTIONS_QUARANTINE, [rows.quarantined(1, "transactions", 1, b"{", ["parseable"])])
+    form = "/quarantine?chosen_for=silver.customers_quarantine&rule=district_id_whole&first_batch=9&last_batch="
+    other = reader.get(f"{form}&table=silver.transactions_quarantine").text
+    assert "<p>1 row." in other
+    assert "district_id_whole" not in other
+    assert 'placeholder="the first"' in other  # an empty field, where 0 to 0 would mean all
+    assert 'value="0"' not in other
+    assert "<p>0 rows" in reader.get(f"{form}&table=silver.customers_quarantine").text
