@@ -13,9 +13,9 @@ find_days >> rebuild >> released
 
 - `find_days`: invalid params, or the leading run failed: see that run. Repair the cause, then start the same backfill again with
   *missing and errored*. The rebuild continues at its first unfinished step.
-- `rebuild`, exit code 2: the range or a setting is wrong. Exit code 3: a gate is closed, for the days of this step or for
-  live rows (then nothing of the step was rebuilt); `ask_for_decision` asks an operator, once for each cause. Exit code 5: another process held the tables for 10 minutes. This
-  one and other failures (killed, disk full) are retried ten times, each time from the first unfinished step.
+- `rebuild`, exit code 2: the range or a setting is wrong. Exit code 3: a gate is closed, for the days of this step or for live rows (then
+  nothing of the step was rebuilt); `ask_for_decision` asks an operator, once for each cause. Exit code 5: another process held the tables
+  for 10 minutes. This one and other failures (killed, disk full) are retried ten times, each time from the first unfinished step.
 
 **Whole days**: *Trigger*, *Backfill*, or `airflow backfill create --dag-id backfill_days --from-date 2024-05-01 --to-date 2024-05-31`.
 

@@ -88,7 +88,7 @@ class AskForDecision(TriggerDagRunOperator):
 class DecisionOperator(HITLOperator):
     """Asks an operator about the gates that are closed now. Returns choice, who and why; skipped when none is closed.
 
-    An answer counts when all that is closed now was asked about: the same tables, versions, batches and expectations, whichever run
+    An answer counts if every gate that is closed now was asked about: the same tables, versions, batches and expectations, whichever run
     judged them. One that does not count is kept in control.decisions, and the task's next try says why in its question.
     """
 

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 LEASED = (*tables.SILVER_OWNED, *tables.GOLD)
 FOLDER, FOLDER_OF_END = "backfill", "backfill-end"  # of staged rows, beside the checkpoints
-_LIVE_GATES_SECONDS = 120.0  # then nobody seems to run them
+_LIVE_GATES_SECONDS = 120.0  # then no live run seems to be under way
 _PAUSE_SECONDS = 2.0  # ten times what a waiting process takes to notice that a lease is free
 
 
@@ -154,7 +154,7 @@ class _Work:
         return True
 
     def await_live_gates(self) -> None:
-        """Let the live run judge what it brought, for a while: that is none of a rebuild's business."""
+        """Wait, within limits, until the live run's gates have judged what it brought."""
         until = time.monotonic() + _LIVE_GATES_SECONDS
         while self.order.publish and time.monotonic() < until and (layers := gates.unjudged_layers(self.settings)):
             log.info("waiting for the live run's gates of %s", " and ".join(layers))
@@ -163,7 +163,7 @@ class _Work:
     def judge_live_rows(self) -> None:
         """Before anything is rebuilt, judge the live batches that no gate has judged yet: gold would take them.
 
-        Raises GateClosed where a gate is closed for live rows. A verdict on what a backfill changed does not count: it may mend that.
+        Raises GateClosed if a gate is closed for live rows. What a backfill itself changed may be repaired by another one.
         """
         of_backfills = backfills.run_ids(self.settings)
         closed = [
