@@ -156,7 +156,7 @@ class _Work:
     def await_live_gates(self) -> None:
         """Wait, within limits, until the live run's gates have judged what it brought."""
         until = time.monotonic() + _LIVE_GATES_SECONDS
-        while self.order.publish and time.monotonic() < until and (layers := gates.unjudged_layers(self.settings)):
+        while self.request.publish and time.monotonic() < until and (layers := gates.unjudged_layers(self.settings)):
             log.info("waiting for the live run's gates of %s", " and ".join(layers))
             time.sleep(_PAUSE_SECONDS)
 
@@ -169,11 +169,11 @@ class _Work:
         closed = [
             verdict
             for verdict in closed_verdicts(self.settings, "bronze", "silver")
-            if gates.is_ahead_of_gold(self.settings, verdict.topic) or (self.order.publish and verdict.run_id not in of_backfills)
+            if gates.is_ahead_of_gold(self.settings, verdict.topic) or (self.request.publish and verdict.run_id not in of_backfills)
         ]
         if closed:
             raise GateClosed(f"nothing of this step was rebuilt: live rows wait for a decision: {gates.closed_line(closed)}")
-        if self.order.publish:
+        if self.request.publish:
             for layer in gates.unjudged_layers(self.settings):
                 gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, is_held=True)
 

@@ -17,7 +17,7 @@ from spark_jobs.control.verdicts import Finding, append_held, newest_verdicts
 from spark_jobs.lake.tables import QUALITY_RESULTS
 from spark_jobs.releases import gates
 from spark_jobs.reprocessing import backfill
-from spark_jobs.reprocessing.backfill import Order, _Work
+from spark_jobs.reprocessing.backfill import Request, _Work
 from spark_jobs.runtime.errors import GateClosed
 from spark_jobs.runtime.settings import Settings
 from tests.support.warehouse import at, bronze, run_of, settings_of, transaction, write
@@ -68,7 +68,7 @@ def live_batch(settings: Settings, *, lost: bool) -> None:
 
 
 def turn(settings: Settings, *, publish: bool, run_id: str = "backfill__1") -> None:
-    order = Order(START, END, ("silver.transactions",), publish=publish)
+    order = Request(START, END, ("silver.transactions",), publish=publish)
     asked = backfills.find_or_start(settings, START, END, order.tables, {}, run_id)
     work = _Work(cast("Any", None), settings, order, asked, run_id)
     work.take_turn([(Step(asked, backfills.TRANSACTIONS, START, END), [])])
