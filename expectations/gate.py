@@ -65,10 +65,12 @@ def judge(
     now: datetime,
     suites: Path = FOLDER,
     standing: Collection[str] = (),
+    keys: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Judgement]:
     """Judge each table of `queries`, which answer SQL about it. Reports are written under `folder`.
 
-    Of tables in `standing`, to which nothing new was written, only what is expected all the same is judged.
+    Of tables in `standing`, to which nothing new was written, only what is expected all the same is judged. A table in `keys` is judged
+    by these where it has no suite.
     Raises nothing for bad data, bad suites or a failure of Great Expectations: they are judgements that do not pass.
     """
     measured: list[tuple[Suite, Profile]] = []
@@ -77,7 +79,7 @@ def judge(
     for table, query in queries.items():
         log.debug("measuring %s", table)
         try:
-            suite = read_suite(table, suites)
+            suite = read_suite(table, suites, (keys or {}).get(table, ()))
             suite = suite.without_new_rows() if table in standing else suite
             measured.append((suite, measure_table(suite, query)))
         except SuiteError as error:

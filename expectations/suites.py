@@ -29,12 +29,16 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from expectations.row_rules import read_rules
 
 FOLDER = Path(__file__).parent / "suites"
 _BESIDE = ("quarantine", "duplicates", "late")  # tables that lie beside a silver table
+_AT_MOST = "expect_column_max_to_be_between"
+_MISSING_KEYS = Template("count(*) filter (where $missing)")
+_REPEATED_KEYS = Template("select count(*) from (select $keys from $table group by $keys having count(*) > 1)")
 
 
 class SuiteError(ValueError):
@@ -69,17 +73,36 @@ class Suite:
         return Suite(self.table, expectations, tuple(measure for measure in self.measures if measure.name in names))
 
 
-def read_suite(table: str, folder: Path = FOLDER) -> Suite:
-    """The suite of a table; raises SuiteError where it is missing, empty or cannot be read."""
+def read_suite(table: str, folder: Path = FOLDER, keys: Sequence[str] = ()) -> Suite:
+    """The suite of a table; raises SuiteError where it is missing, empty or cannot be read.
+
+    Of a table that is no topic's, and whose `keys` are given, a suite that is missing is `suite_of_keys`.
+    """
     file = folder / f"{table}.json"
     try:
         common = _common(table, folder)
+        if keys and not common and not file.exists():
+            return suite_of_keys(table, keys)
         suite = _suite(table, common) if common and not file.exists() else read_suite_file(file, folder)
     except (OSError, ValueError, KeyError) as error:
         raise error if isinstance(error, SuiteError) else SuiteError(f"{folder}: {error}") from None
     if suite.table != table:
         raise SuiteError(f"{file}: found suite {suite.table!r}, expected {table!r}")
     return suite
+
+
+def suite_of_keys(table: str, keys: Sequence[str]) -> Suite:
+    """What is expected of every table with keys: they are there, and none occurs twice."""
+    words = {"table": table.replace(".", "_"), "keys": ", ".join(keys), "missing": " or ".join(f"{key} is null" for key in keys)}
+    expected = {
+        "missing_keys": ("Keys are there.", {"sql": _MISSING_KEYS.substitute(words)}),
+        "repeated_keys": ("No key occurs twice.", {"query": _REPEATED_KEYS.substitute(words)}),
+    }
+    expectations = tuple(
+        {"type": _AT_MOST, "kwargs": {"column": name, "max_value": 0}, "severity": "critical", "description": text, "meta": meta}
+        for name, (text, meta) in expected.items()
+    )
+    return Suite(table, expectations, _read_measures(expectations))
 
 
 def read_suite_file(file: Path, folder: Path = FOLDER) -> Suite:

@@ -91,6 +91,7 @@ def tables_page() -> Iterable[str]:
         yield from ("", f"## {layer}")
         for each in tables:
             yield from ("", f"### {each.name}", "")
+            yield from (each.description, "") if each.description else ()
             yield from facts(each)
             yield from table("column", "type")
             for column, kind in columns(each):

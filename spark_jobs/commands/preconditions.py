@@ -12,6 +12,7 @@ from spark_jobs.lake import leases, schema, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import gates, retention, rollback
 from spark_jobs.runtime import private, session
+from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
 T = TypeVar("T")
@@ -111,8 +112,11 @@ def _leases(settings: Settings, wanted: Sequence[Table], owner: str) -> Abstract
 def open_warehouse(settings: Settings, options: argparse.Namespace) -> None:
     """Close the home to other users, and bring an older warehouse up, unless the job writes no table, as a rehearsal or a dry run.
 
-    Raises LedgerError for a warehouse that is newer than this code, or that additions cannot bring up.
+    Raises LedgerError for a warehouse that is newer than this code, or that additions cannot bring up; SettingsError, before it changes
+    anything, for a gold table whose SQL file is refused.
     """
+    if tables.REFUSED:
+        raise SettingsError("; ".join(tables.REFUSED))
     private.close(settings)
     is_trial = getattr(options, "suite", None) or getattr(options, "dry_run", False)
     if is_trial or options.name in _READING:

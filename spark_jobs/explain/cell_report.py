@@ -38,8 +38,11 @@ class CellReport:
         yield from self._versions()
         yield from self._runs()
         self.differences = self.evidence.differences()
-        if self.differences:
-            yield f"  sums: DIFFERENT: {'; '.join(self.differences)}"
+        if self.evidence.not_made:
+            yield f"  sums: not computed again: {self.evidence.not_made}; run audit computes the whole table again"
+        elif self.differences:
+            in_sql = "; DataFusion computed it: where its functions differ from Spark's, run audit decides" if self.table.query else ""
+            yield f"  sums: DIFFERENT: {'; '.join(self.differences)}{in_sql}"
         else:
             yield f"  sums: equal, the rows make {named_values(self.cell, [name for name in names if name in self.evidence.made[0]])}"
 

@@ -5,7 +5,9 @@ from datetime import datetime
 from functools import cached_property
 from string import Template
 
+import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from spark_jobs.explain.cells import literal
 from spark_jobs.explain.moment import Moment, Row, Session
@@ -15,6 +17,7 @@ from spark_jobs.lake import tables
 from spark_jobs.runtime.text import shown
 
 MOST_ROWS, MOST_BESIDE = 100, 20  # listed of the rows, and of what lies beside them
+_LONGEST = 300  # of an error that is told
 _KEY = {tables.SILVER_CUSTOMERS: "customer_id", tables.SILVER_ACCOUNTS: "account_id"}
 _NAMES = {"silver": tables.SILVER_TRANSACTIONS, "late": tables.TRANSACTIONS_LATE, "duplicates": tables.TRANSACTIONS_DUPLICATES}
 _ROWS = Template("select * from silver where $condition")
@@ -55,7 +58,7 @@ class Evidence:
             self.session.view("of_cell", silver)
             self.session.keep("rows", DAYS)
             return
-        self.session.keep("rows", silver)
+        (self.session.view if self.table.cell.rows == "true" else self.session.keep)("rows", silver)  # all of silver is too much to keep
         if self.table.cell.dimension:
             self.session.keep("versions", _VERSIONS.substitute(key=_KEY[self.table.cell.dimension]))
         for name, sql in self.table.cell.steps.items():
@@ -77,8 +80,24 @@ class Evidence:
         """The cell's columns as the rows make them, in one row; none where they make no such cell, several where they make more."""
         return [self.table.cell.finish(row) for row in self.session.query(self._fill(self.table.cell.made))]
 
+    @cached_property
+    def not_made(self) -> str:
+        """Of a table that is declared in SQL, why its SELECT is not computed here a second time; empty where it is."""
+        if not self.table.query:
+            return ""
+        if not self.table.cell.made:
+            return "its SELECT reads another table of gold, or the versions of both customers and accounts"
+        try:
+            _ = self.made
+        except (DeltaError, pa.ArrowException, OSError) as error:
+            told = " ".join(str(error).split())[-_LONGEST:]
+            return f"DataFusion, which computes it here in place of Spark, does not run its SELECT ({told})"
+        return ""
+
     def differences(self) -> list[str]:
         """Where the cell is not what the rows make: column, what was found and what the rows give."""
+        if self.not_made:
+            return []
         made = self.made if self.count else []
         if len(made) != 1:
             return [f"the {self.count} rows of silver make {len(made)} such cells, found 1"]

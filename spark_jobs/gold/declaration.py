@@ -51,6 +51,6 @@ class GoldTable(Table):
 
 
 def find(name: str) -> GoldTable:
-    """The gold table of a name, from its file."""
-    table: GoldTable = import_module(f"spark_jobs.gold.tables.{name.removeprefix('gold.')}").TABLE
+    """The gold table of a name, as its file declares it."""
+    table: GoldTable = import_module("spark_jobs.lake.tables").BY_NAME[name]
     return table

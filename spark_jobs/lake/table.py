@@ -23,6 +23,7 @@ class Table:
     - `deletion_vectors`: rows change one here, one there, and Delta marks them as removed instead of writing their files again.
     - `topic` is the one whose batches the table follows (control tables follow none).
     - `follows` are the silver tables whose changes a gold table takes over.
+    - `query` is the SELECT of a gold table that is declared in SQL, and `description` says what it is for.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Table:
     deletion_vectors: bool = False
     topic: str = ""
     follows: "tuple[Table, ...]" = ()
+    query: str = ""
+    description: str = ""
 
     @property
     def layer(self) -> str:

@@ -51,15 +51,17 @@ _ORDER = (
 )
 
 
-def _find_gold() -> dict[str, Table]:
-    """The table that each module of spark_jobs/gold/tables declares as TABLE, by its name."""
-    names = [found.name for found in pkgutil.iter_modules([str(ROOT / "spark_jobs" / "gold" / "tables")])]
+def _find_gold() -> tuple[dict[str, Table], list[str]]:
+    """The table that each module of spark_jobs/gold/tables declares as TABLE, or a file in SQL, by its name; and why a file is refused."""
+    folder = ROOT / "spark_jobs" / "gold"
+    names = [found.name for found in pkgutil.iter_modules([str(folder / "tables")])]
     names.sort(key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
-    found = [import_module(f"spark_jobs.gold.tables.{name}").TABLE for name in names]
-    return {table.name: table for table in found}
+    found = {table.name: table for table in (import_module(f"spark_jobs.gold.tables.{name}").TABLE for name in names)}
+    in_sql, refused = import_module("spark_jobs.gold.sql_tables").find_tables(folder, found)
+    return found | {table.name: table for table in in_sql}, refused
 
 
-_OF_GOLD = _find_gold()
+_OF_GOLD, REFUSED = _find_gold()  # no job runs while a file in SQL is refused; readers do without its table
 # Those that code or tests name. What works for every table of gold goes by the list GOLD.
 DAILY_TOTALS = _OF_GOLD["gold.daily_totals"]
 SLIDING_TOTALS = _OF_GOLD["gold.sliding_totals"]

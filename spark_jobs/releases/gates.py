@@ -184,7 +184,8 @@ def judge_written(
 ) -> list[Judgement]:
     """Judge rows of some tables of a layer; of `standing`, to which nothing new was written, only what is expected all the same."""
     queries = {written.table.name: open_query(settings, written, versions, now) for written in judged}
-    return judge(settings.quality, layer, queries, run_id, now, standing=standing)
+    keys = {written.table.name: written.table.keys for written in judged if written.table.query}
+    return judge(settings.quality, layer, queries, run_id, now, standing=standing, keys=keys)
 
 
 def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None:

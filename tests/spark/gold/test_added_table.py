@@ -16,6 +16,15 @@ TWIN = f"{NEW}_twin"
 GEOMETRY = "day_of, days=0, adds=ADD_TOTALS"
 
 
+def copy_checkout(folder: Path) -> Path:
+    """A copy of this checkout."""
+    checkout = folder / "checkout"
+    for name in ("spark_jobs", "expectations", "include", "tests"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (checkout / ".jars").symlink_to(ROOT / ".jars")
+    return checkout
+
+
 def add(checkout: Path, name: str, geometry: str = GEOMETRY) -> None:
     """The three files of a table, under a name, with how it is brought up to changes."""
     _, short = name.split(".")
@@ -38,10 +47,7 @@ def play(checkout: Path, part: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_new_table_is_one_file_and_the_audit_finds_a_wrong_one_out(tmp_path: Path) -> None:
     """The table goes through a late row, a backfill, gates, releases, audits and explain. Its twin forgets the rest of a late row's day."""
-    checkout = tmp_path / "checkout"
-    for folder in ("spark_jobs", "expectations", "include", "tests"):
-        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (checkout / ".jars").symlink_to(ROOT / ".jars")
+    checkout = copy_checkout(tmp_path)
     add(checkout, NEW)
     done = play(checkout, "the table")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,3 +56,13 @@ def test_a_new_table_is_one_file_and_the_audit_finds_a_wrong_one_out(tmp_path: P
     found = play(checkout, "its broken twin")
     assert found.returncode == 4, found.stdout + found.stderr
     assert f"found rows that are not what bronze says in {TWIN} (2), expected none" in found.stderr
+
+
+def test_a_new_table_in_sql_is_one_file(tmp_path: Path) -> None:
+    """No suite and no audit query: it goes through a late row, a backfill, gates, releases, audits and explain all the same."""
+    checkout = copy_checkout(tmp_path)
+    shutil.copy(FILES / "operation_totals.sql", checkout / "spark_jobs/gold/tables")
+    done = play(checkout, "the table")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{NEW}: " in done.stdout
+    assert "  sums: equal, the rows make " in done.stdout
