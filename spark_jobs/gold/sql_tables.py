@@ -68,7 +68,7 @@ def find_tables(folder: Path, others: Mapping[str, Table]) -> tuple[list[GoldTab
     `others` are the gold tables that are declared in Python. A table that is made of another one comes after it.
     """
     known, found, refused = dict(others), list[GoldTable](), list[str]()
-    texts = [(file, file.read_text(encoding="utf-8", errors="replace")) for file in sorted(folder.rglob("*.sql"))]
+    texts = [(file, file.read_text(encoding="utf-8-sig", errors="replace")) for file in sorted(folder.rglob("*.sql"))]
     for file, text in sorted(texts, key=lambda each: "{gold." in each[1]):
         try:
             found.append(load(file, text, known))

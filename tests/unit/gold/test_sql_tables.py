@@ -106,6 +106,16 @@ def test_a_table_in_sql_is_declared_as_one_in_python() -> None:
     assert table.query.endswith("group by 1, 2")
 
 
+def test_the_example_of_the_page_is_a_table_and_every_field_is_in_its_list() -> None:
+    page = (ROOT / "include/docs/sql-products.md").read_text()
+    (example,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    twin = load(Path("example.sql"), (ROOT / "tests/spark/gold/added/operation_totals.sql").read_text(), KNOWN)
+    table = load(Path("example.sql"), example, KNOWN)
+    assert (table.ddl, table.query) == (twin.ddl, twin.query)
+    head = page.partition("| field | value |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", head, re.MULTILINE) == ["keys", "time", "columns", "touches", "description"]
+
+
 def test_semicolons_quotes_and_braces_within_texts_and_comments_mean_nothing() -> None:
     select = (
         "select ';' as type -- insert into; it's\n from {transactions} where type rlike '^a{{2}}$' /* ; */ and operation <> \"it's;\" ;\n"
