@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from spark_jobs.commands import arguments
+from spark_jobs.commands.engine import run_engine, run_engine_control
 from spark_jobs.commands.ingestion import run_accept, run_bronze, run_import, run_ingestion, run_replay
 from spark_jobs.commands.inspection import run_audit, run_explain, run_export
 from spark_jobs.commands.layers import run_backfill, run_gold, run_redrive, run_silver
@@ -18,7 +19,7 @@ from spark_jobs.commands.live import run_live, run_live_control, run_savepoint, 
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
 from spark_jobs.commands.upkeep import run_maintenance
-from spark_jobs.runtime import private
+from spark_jobs.runtime import engine, private
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.masking import MaskingFormatter
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -38,7 +39,8 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings()
         open_warehouse(settings, options)
-        JOBS[options.name](settings, options)
+        with engine.lent(options.engine != arguments.NO_ENGINE):
+            JOBS[options.name](settings, options)
         return 0
     except LedgerError as error:
         log.error("%s", error)
@@ -55,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
 _JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
     *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_gold),
     *(run_live, run_live_control, run_state, run_upgrade, run_savepoint),
-    *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export),
+    *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export, run_engine, run_engine_control),
 )
 JOBS = {job.__name__.removeprefix("run_"): job for job in _JOBS}
 

@@ -21,6 +21,8 @@ from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job
 from spark_jobs.runtime.private import UMASK, keep_files_private
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
+from spark_jobs.service.heartbeat import RUNNING, read_one
+from spark_jobs.service.services import ENGINE
 
 APPLICATION = ROOT / "spark_jobs" / "run.py"
 SPARK_CONNECTION = "spark_default"
@@ -64,40 +66,18 @@ def job_error(name: str, exit_code: int, output: str) -> AirflowException:
     return kind(f"{name}: exit code {exit_code}{meaning}: {line}")
 
 
-class SparkJob(SparkSubmitOperator):
-    """The provider's operator; the error of a failure is the job's own last line and exit code, not the whole command."""
+class _Process:
+    """Of an operator: a command whose output goes to the task's log, and that ends with the task, however the task ends."""
 
-    def execute(self, context: Context) -> None:
-        """Submit and wait; raises AirflowFailException for exit codes that no other try can change."""
-        keep_files_private()  # before spark-submit starts the JVM
-        BaseHook.get_connection(SPARK_CONNECTION)  # raises; the provider would try YARN in place of an unknown connection
-        self.application_args = [argument for argument in self.application_args or [] if argument]
-        self.env_vars = {**(self.env_vars or {}), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        try:
-            super().execute(context)
-        except AirflowException as error:
-            exit_code = re.search(r"Error code is: (-?\d+)", str(error))
-            if exit_code is None:
-                raise
-            raise job_error(self.application_args[0], int(exit_code[1]), str(error)) from None
+    log: Any
+    command: Sequence[str] = COMMAND
+    _process: "subprocess.Popen[str] | None" = None
 
-
-class Job(BaseOperator):
-    """Runs a command and shows its output in the task's log; the command ends with the task, however the task ends."""
-
-    template_fields: Sequence[str] = ("arguments",)
-
-    def __init__(self, *, arguments: Sequence[str], command: Sequence[str] = COMMAND, **operator_args: Any) -> None:
-        super().__init__(**operator_args)
-        self.arguments = arguments
-        self.command = command
-        self._process: subprocess.Popen[str] | None = None
-
-    def execute(self, context: Context) -> Any:
+    def run_to_the_end(self, context: Context, *arguments: str) -> None:
         """Run to the end; raises as `job_error` says when the exit code is not 0."""
-        exit_code, output = self.run_process(context, *self.arguments)
+        exit_code, output = self.run_process(context, *arguments)
         if exit_code != 0:
-            raise job_error(self.arguments[0], exit_code, output)
+            raise job_error(arguments[0], exit_code, output)
 
     def run_process(self, context: Context, *arguments: str) -> tuple[int, str]:
         """Run the command with these arguments, line by line into the log; returns its exit code and last lines."""
@@ -127,3 +107,56 @@ class Job(BaseOperator):
         """End the command. Airflow kills the task's whole process group 5 seconds later."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
+
+
+class SparkJob(_Process, SparkSubmitOperator):
+    """The provider's operator; the error of a failure is the job's own last line and exit code, not the whole command.
+
+    Where an engine runs (include/docs/engine.md), the job is a light process of this task, which borrows the engine's JVM.
+    """
+
+    def execute(self, context: Context) -> None:
+        """Submit and wait; raises AirflowFailException for exit codes that no other try can change."""
+        keep_files_private()  # before spark-submit starts the JVM
+        BaseHook.get_connection(SPARK_CONNECTION)  # raises; the provider would try YARN in place of an unknown connection
+        self.application_args = [argument for argument in self.application_args or [] if argument]
+        if _engine_runs():
+            self.run_to_the_end(context, *self.application_args)
+            return
+        self.env_vars = {**(self.env_vars or {}), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            exit_code = re.search(r"Error code is: (-?\d+)", str(error))
+            if exit_code is None:
+                raise
+            raise job_error(self.application_args[0], int(exit_code[1]), str(error)) from None
+
+    def on_kill(self) -> None:
+        """End the job, whichever way it runs."""
+        if self._process is None:
+            SparkSubmitOperator.on_kill(self)
+        else:
+            _Process.on_kill(self)
+
+
+class Job(_Process, BaseOperator):
+    """Runs a command and shows its output in the task's log."""
+
+    template_fields: Sequence[str] = ("arguments",)
+
+    def __init__(self, *, arguments: Sequence[str], command: Sequence[str] = COMMAND, **operator_args: Any) -> None:
+        super().__init__(**operator_args)
+        self.arguments = arguments
+        self.command = command
+
+    def execute(self, context: Context) -> Any:
+        """Run to the end; raises as `job_error` says when the exit code is not 0."""
+        self.run_to_the_end(context, *self.arguments)
+
+
+def _engine_runs() -> bool:
+    """Whether an engine takes jobs. One that is busy counts: a job that it refuses starts a JVM of its own."""
+    settings = read_settings()
+    beat = read_one(settings, ENGINE, ENGINE.command)
+    return settings.spark_master.startswith("local") and beat is not None and beat.state == RUNNING and beat.is_alive()

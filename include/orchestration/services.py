@@ -18,10 +18,10 @@ from include.orchestration.defaults import ON_REQUEST, ONE_AT_A_TIME
 from include.orchestration.jobs import job, spark_job
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service.desired_state import ACTIONS
-from spark_jobs.service.services import INGESTION, LIVE, SERVICES, Service
+from spark_jobs.service.services import ENGINE, INGESTION, LIVE, SERVICES, Service
 from spark_jobs.service.supervisor import GaveUpError, Supervisor
 
-__all__ = ["ENDLESS", "INGESTION", "LIVE", "KeepRunning", "SupervisionTrigger", "control_dag", "keep_running"]
+__all__ = ["ENDLESS", "ENGINE", "INGESTION", "LIVE", "KeepRunning", "SupervisionTrigger", "control_dag", "keep_running"]
 
 # What the DAGs have in common that keep something running, beside the schedule: no more runs after three that failed in a row.
 ENDLESS = ONE_AT_A_TIME | {"max_consecutive_failed_dag_runs": 3}

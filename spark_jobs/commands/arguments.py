@@ -17,8 +17,10 @@ from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import SERVICES
 
 TOPICS = tuple(topic.name for topic in topics.TOPICS)
+NO_ENGINE = "none"
 _MAINTAINED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
+ENGINE_JOBS = 100
 _QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
 _OBEYING = "end on any request later than this one; by default: later than its start"
 _REDRIVEN = (*(topic.silver.name for topic in topics.TOPICS), *(topic.quarantine.name for topic in topics.TOPICS))
@@ -37,6 +39,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     parser.add_argument(
         "--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables"
     )
+    parser.add_argument("--engine", choices=(NO_ENGINE,), help="a JVM of its own, also while an engine runs")
     jobs = parser.add_subparsers(dest="name", required=True, metavar="job")
 
     bronze = jobs.add_parser("bronze", help=about["bronze"])
@@ -140,6 +143,9 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     explain.add_argument("--table", required=True, metavar="NAME", help="a table of gold, such as gold.daily_totals")
     explain.add_argument("--where", required=True, metavar="CONDITION", help="which cells: one condition in SQL on the table's columns")
     explain.add_argument("--as-of", type=_whole, metavar="RELEASE", help="as this release has it; by default as it is now")
+    endless = jobs.add_parser("engine", help=about["engine"])
+    endless.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
+    endless.add_argument("--jobs", type=_whole, default=ENGINE_JOBS, metavar="N", help=f"end after so many jobs ({ENGINE_JOBS})")
     return parser.parse_args(arguments)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
 from spark_jobs.lake import tables
-from spark_jobs.runtime.session import live_conf, start_session
+from spark_jobs.runtime.session import live_conf, start_session, state_conf
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.ownership import leasing, owning
@@ -52,7 +52,7 @@ def run_upgrade(settings: Settings, options: argparse.Namespace) -> None:
     """New code for the live queries: keep their states (last-state, savepoint), or rebuild tables and states (stateless)."""
     from spark_jobs.live import fingerprint, places, upgrade
 
-    present = upgrade.fingerprints(start_session(settings, "ledger upgrade", live_conf()), settings)
+    present = upgrade.fingerprints(start_session(settings, "ledger upgrade", state_conf()), settings)
     if options.mode != places.STATELESS:
         recorded = upgrade.recorded(settings)
         fingerprint.check(present, recorded)
@@ -77,7 +77,7 @@ def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
             savepoints.create(settings, options.savepoint or f"{now:%Y%m%dT%H%M%SZ}", now)
     else:
         found = savepoints.find(settings, options.savepoint)
-        present = upgrade.fingerprints(start_session(settings, "ledger savepoint", live_conf()), settings)
+        present = upgrade.fingerprints(start_session(settings, "ledger savepoint", state_conf()), settings)
         fingerprint.check(present, found.fingerprints, f"savepoint {found.name}")
         with _stopped(settings, options, "savepoint restore"):
             savepoints.restore(settings, found, present)

@@ -5,8 +5,9 @@ import os
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from spark_jobs.runtime import engine
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
@@ -104,6 +105,11 @@ def live_conf() -> dict[str, str]:
     return state_conf() | _serial_collector()
 
 
+def engine_conf() -> dict[str, str]:
+    """What an engine needs on top: a JVM that lives for many jobs compiles with both compilers."""
+    return {"spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False))}
+
+
 def _serial_collector() -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseSerialGC"])}
 
@@ -128,16 +134,38 @@ def java_options(*, quick_compiler_only: bool = True) -> list[str]:
 
 
 def start_session(settings: Settings, name: str, more: Mapping[str, str] = MappingProxyType({})) -> "SparkSession":
-    """The session of this process, with `more` settings. Python workers run the driver's interpreter."""
+    """The session of this process, with `more` settings, in the JVM of a running engine where `engine.lent` allows it.
+
+    Python workers run the driver's interpreter.
+    """
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error once more, with its values
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error once more, with its values
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(name).master(settings.spark_master)
-    return builder.config(map={**submit_conf(settings), **more}).getOrCreate()
+    conf = submit_conf(settings)
+    is_first = SparkSession._instantiatedSession is None
+    if is_first and (gateway := engine.borrow(settings, name, engine.needs(settings.spark_master, conf), more)):
+        _enter(gateway)
+    return SparkSession.builder.appName(name).master(settings.spark_master).config(map={**conf, **more}).getOrCreate()
+
+
+def _enter(address: Mapping[str, Any]) -> None:
+    """Make the session that an engine has made for this job, and lends by the gateway at an address, the session of this process."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(address["port"]), "PYSPARK_GATEWAY_SECRET": address["secret"]}
+    try:
+        SparkContext._ensure_initialized()
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    jvm: Any = SparkContext._jvm
+    context = jvm.JavaSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
+    session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    SparkSession(SparkContext(jsc=context, conf=SparkConf(_jconf=context.getConf())), session)
 
 
 def jvm_of(spark: "SparkSession") -> int:

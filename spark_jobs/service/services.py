@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.lake.tables import BRONZE
+from spark_jobs.runtime.engine import FOLDER
 from spark_jobs.runtime.settings import Settings
 
 
@@ -54,4 +55,12 @@ LIVE = Service(
     control_dag="live_control",
     path=Path("live") / ".application",
 )
-SERVICES = {service.command: service for service in (INGESTION, LIVE)}
+ENGINE = Service(
+    name="the engine",
+    command="engine",
+    control="engine_control",
+    dag="spark_engine",
+    control_dag="engine_control",
+    path=FOLDER,
+)
+SERVICES = {service.command: service for service in (INGESTION, LIVE, ENGINE)}

@@ -27,12 +27,14 @@ EXPECTED = {
     "backfill_days",
     "bronze_control",
     "bronze_ingestion",
+    "engine_control",
     "live_control",
     "live_queries",
     "maintenance",
     "medallion",
     "quality_decision",
     "release_watch",
+    "spark_engine",
 }  # a new DAG is listed here, and in include/docs/dags.md
 
 
@@ -114,7 +116,16 @@ def test_nothing_runs_unless_everything_before_it_succeeded(dag_bag: DagBag) -> 
 
 def test_what_runs_on_request_and_the_watch_need_no_switch(dag_bag: DagBag) -> None:
     on = {dag.dag_id for dag in every_dag(dag_bag) if dag.is_paused_upon_creation is False}
-    assert on == {"audit", "backfill_days", "bronze_control", "live_control", "maintenance", "quality_decision", "release_watch"}
+    assert on == {
+        "audit",
+        "backfill_days",
+        "bronze_control",
+        "engine_control",
+        "live_control",
+        "maintenance",
+        "quality_decision",
+        "release_watch",
+    }
 
 
 def test_an_alert_hangs_on_what_people_must_hear_about(tmp_path: Path) -> None:
@@ -130,7 +141,14 @@ print(json.dumps({f"{task.dag_id}.{task.task_id}": len(task.on_failure_callback)
         [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=True
     )
     gates = [f"medallion.{layer}_gate" for layer in LAYERS]
-    told = ["audit.compare_with_bronze", "backfill_days.rebuild", "bronze_ingestion.ingest", "live_queries.live", *gates]
+    told = [
+        "audit.compare_with_bronze",
+        "backfill_days.rebuild",
+        "bronze_ingestion.ingest",
+        "live_queries.live",
+        "spark_engine.engine",
+        *gates,
+    ]
     assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys([*told, "release_watch.check_release"], 2)
 
 

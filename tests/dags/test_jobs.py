@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from include.orchestration.progress import has_new_batches
 from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
+from spark_jobs.service import heartbeat
+from spark_jobs.service.heartbeat import HeartbeatFile
+from spark_jobs.service.services import ENGINE
 from tests.support.fake_spark import FakeSparkSubmit
 
 CONTEXT = Context(run_id="scheduled__2024-05-01T00:00:00+00:00")
@@ -66,6 +70,38 @@ def test_a_spark_job_that_cannot_succeed_is_not_tried_again(spark_submit: FakeSp
         task.execute(CONTEXT)
 
 
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeartbeatFile]:
+    """The heartbeat of an engine, whose process is this one."""
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
+    with heartbeat.beating(read_settings(), ENGINE, ENGINE.command, ["jvm"], "test", 1) as heart:
+        heart.beat(state=heartbeat.RUNNING)
+        yield heart
+
+
+def test_a_spark_job_beside_an_engine_is_a_light_process_and_is_told_alike(
+    spark_submit: FakeSparkSubmit, tmp_path: Path, engine: HeartbeatFile
+) -> None:
+    task = spark_submit.prepare(spark_job("gold", "", "--engine=none"), "exit 7")
+    task.command = fake_job(tmp_path, "print(sys.argv[1:])\nprint('x' * 10)\nsys.exit(f'closed: {os.environ[\"LEDGER_RUN_ID\"]}')")
+    with pytest.raises(AirflowException) as failure:
+        task.execute(CONTEXT)
+    assert str(failure.value) == f"gold: exit code 1: closed: {CONTEXT['run_id']}"
+    task.command = fake_job(tmp_path, "sys.exit(0 if sys.argv[1:] == ['gold', '--engine=none'] else 9)")
+    task.execute(CONTEXT)
+    engine.beat(state=heartbeat.STOPPING)  # takes no job any more
+    with pytest.raises(AirflowException, match="gold: exit code 7"):
+        task.execute(CONTEXT)
+
+
+def test_a_spark_job_of_a_cluster_never_is_a_light_process(
+    spark_submit: FakeSparkSubmit, engine: HeartbeatFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGER_SPARK_MASTER", "k8s://https://127.0.0.1:1")
+    with pytest.raises(AirflowException, match="gold: exit code 7"):
+        spark_submit.prepare(spark_job("gold"), "exit 7").execute(CONTEXT)
+
+
 def test_an_unknown_connection_is_named_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
     with pytest.raises(Exception, match="spark_default"):
@@ -107,12 +143,12 @@ def test_arguments_reach_a_job_as_they_are(tmp_path: Path) -> None:
     assert str(failure.value) == f"release: exit code 1: {['release', *hostile]!r}"
 
 
-def test_on_kill_ends_the_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["Job", "SparkJob beside an engine"])
+def test_on_kill_ends_the_process(tmp_path: Path, kind: str, spark_submit: FakeSparkSubmit, engine: HeartbeatFile) -> None:
     ready = tmp_path / "ready"
     os.mkfifo(ready)
-    task = Job(
-        task_id="release", arguments=["release"], command=fake_job(tmp_path, f"import signal\nopen({str(ready)!r}, 'w')\nsignal.pause()")
-    )
+    task = job("release") if kind == "Job" else spark_job("release")
+    task.command = fake_job(tmp_path, f"import signal\nopen({str(ready)!r}, 'w')\nsignal.pause()")
     failures: list[str] = []
 
     def execute() -> None:

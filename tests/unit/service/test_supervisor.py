@@ -100,7 +100,7 @@ def supervisor(stage: Stage) -> Supervisor:
     return stage.supervisor()
 
 
-COMMANDS = {"bronze": "bronze --only transactions,customers,accounts", "live": "live"}
+COMMANDS = {"bronze": "bronze --only transactions,customers,accounts", "live": "live", "engine": "engine"}
 EACH = pytest.mark.parametrize("stage", SERVICES.values(), indirect=True, ids=SERVICES)
 
 
@@ -188,7 +188,7 @@ def test_one_that_has_written_is_started_again_without_a_pause_however_often_it_
 def test_a_setting_that_cannot_be_used_is_final(stage: Stage, supervisor: Supervisor) -> None:
     stage.plan("fails 2")
     with pytest.raises(
-        GaveUpError, match=r"^(bronze|live): exit code 2: broker: found nothing, expected one \(1 starts in a row failed\)$"
+        GaveUpError, match=r"^(bronze|live|engine): exit code 2: broker: found nothing, expected one \(1 starts in a row failed\)$"
     ):
         step_until(supervisor, lambda: False)
 
@@ -219,7 +219,7 @@ def test_it_stands_still_for_as_long_as_somebody_wants_it_to(stage: Stage, super
         "stands still: asked for by ann at 20" in line and f": new disks; trigger {stage.service.control_dag} with" in line for line in told
     )
     others = [service for service in SERVICES.values() if service != stage.service]
-    assert [desired_state.read_wanted(stage.settings, service) for service in others] == [desired_state.Wanted()]
+    assert [desired_state.read_wanted(stage.settings, service) for service in others] == [desired_state.Wanted()] * len(others)
     fresh = stage.supervisor()  # also after Airflow was started again
     assert [len(fresh.step()) for _ in range(2)] == [1, 0]
     assert len(stage.starts()) == 1
