@@ -1,21 +1,22 @@
-"""A warm Spark application that the other DAGs' jobs run in: no job starts a JVM of its own while it runs.
+"""Engine: a warm Spark application in whose JVM the jobs of the other DAGs run.
 
-**What it does.** Keeps one JVM running, with Spark, and its code compiled by both compilers. A job (silver, gold, backfill, audit,
-maintenance and others) stays a process of its task, with its own log, exit code and leases, and borrows that JVM for as long as it runs:
-one job at a time. A job that finds it busy, or needs another kind of JVM, starts its own, as every job does while this DAG is off.
+While it runs, a job (silver, gold, backfill, audit, maintenance and others) borrows its JVM and starts none of its own: same result.
+It is off from the start: switch it on where 1.5 to 3 GB of memory are free. Nothing else depends on it, so it may stay off for any time.
+Its task is normally *deferred*: it waits in the triggerer and holds no worker. To stop or restart the engine, trigger `engine_control`.
 
-**It is off when it is made**: switch it on where runs of `medallion` follow each other all day, and 1.5 to 3 GB of memory are free. Nothing
-depends on it. Switch it off and trigger `engine_control` with *stop* to do without it again.
+**When the task fails**, no restart could help; its line says what was found. After three failed runs in a row the DAG pauses itself.
+Jobs run without the engine meanwhile.
 
-The task `engine` stays *deferred*: that is its normal state. It waits in the triggerer, holds no worker, and its log says what changes:
-started, idle, which job runs. The application belongs to no process of Airflow's; the task of the next run finds it again.
+- exit code 2: a setting is invalid: correct it, then switch the DAG on.
+- otherwise 48 starts in a row failed, over about four hours. The task's log has each of them, and names the file with the application's
+  output.
 
-**It is replaced** after 100 jobs, when its memory has grown beyond bounds, when it dies or hangs, and whenever a job was killed in the
-middle: the JVM ends with such a job at once, so that nothing of it goes on. The job in it, if there is one, fails with a line that says
-so, and is tried again as any job.
+**It takes one job at a time.** A job that finds it busy, or needs other settings of Spark, starts a JVM of its own. A job stays a process
+of its task, with its own log, exit code and leases.
 
-**When the task fails**, no other start could help: its line says what was found. After three failed runs in a row the DAG pauses
-itself. Jobs then run without it. More: `include/docs/engine.md`.
+**It is replaced** after 100 jobs, when its memory has passed its bounds, when it dies or hangs, and whenever a job in it is killed: the JVM
+ends with such a job at once, so that none of its writes continue. A job whose engine dies fails with a line that says so, and is retried.
+More: `include/docs/engine.md`.
 """
 
 from airflow.sdk import dag
