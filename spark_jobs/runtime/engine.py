@@ -144,8 +144,9 @@ def _is_lost() -> bool:
         pass
     except OSError:
         return True
+    context = SparkContext._active_spark_context  # none where the JVM ended before this process had come in
     try:
-        return bool(SparkContext._active_spark_context._jsc.sc().isStopped())  # type: ignore[union-attr]
+        return context is None or bool(context._jsc.sc().isStopped())
     except (Py4JError, OSError):
         return True
 

@@ -15,6 +15,7 @@ import pytest
 
 from include.orchestration.commands import COMMAND, job_environment
 from include.orchestration.supervision import Supervisor
+from include.stack.processes import alive
 from spark_jobs.runtime import engine
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import heartbeat
@@ -132,20 +133,19 @@ def test_who_asks_while_a_job_runs_gets_none_and_neither_does_who_needs_another_
     assert ask(running.settings, wanted) == {"refused": "it runs test"}
     job.send_signal(signal.SIGTERM)  # idle in the JVM, and yet it said no word
     job.communicate(timeout=60)
-    await_that(lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE)
+    await_that(lambda: not alive(jvm))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_what_a_killed_job_was_doing_ends_with_it(running: Running, number: signal.Signals) -> None:
+def test_what_a_killed_job_was_doing_ends_with_it(running: Running) -> None:
     jvm, python = running.processes()
     job = running.start(LONG)
     assert job.stdout is not None
     assert int(job.stdout.readline()) == jvm.pid
-    job.send_signal(number)
+    job.kill()
     job.communicate(timeout=60)
     assert job.returncode != 0
-    await_that(lambda: not python.is_running() or python.status() == psutil.STATUS_ZOMBIE)
-    assert not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE
+    await_that(lambda: not alive(python))
+    assert not alive(jvm)
     await_that(lambda: any(f"(process {job.pid}) ended without a word" in line for line in running.told))
 
 
