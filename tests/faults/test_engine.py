@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from include.orchestration.commands import COMMAND, job_environment
-from include.orchestration.supervision import Supervisor
 from include.stack.processes import alive
 from spark_jobs.runtime import engine
+from spark_jobs.runtime.commands import COMMAND, job_environment
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import ENGINE
+from spark_jobs.service.supervisor import Supervisor
 from tests.support.ledger import await_that
 
 pytestmark = pytest.mark.faults
