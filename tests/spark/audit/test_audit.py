@@ -15,12 +15,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs import control, run
+from spark_jobs.audit.compare import compare
 from spark_jobs.control import rule_sets
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import AUDITS, BY_NAME, Table
 from spark_jobs.releases import releases, rollback
 from spark_jobs.reprocessing import backfill
+from spark_jobs.runtime.errors import AuditDifference
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.reprocessing.test_redrive import Lake
 from tests.support import lake, oracle, redrive_cases as cases
@@ -207,3 +209,11 @@ def test_whatever_judged_a_row_last_counts(spark: SparkSession, older: Lake, tmp
     for release in ("1", "2", "3"):
         assert audit(own.settings, "--as-of", release) == 0
     assert differing(own.settings) == {}
+
+
+def test_a_table_with_other_columns_than_its_query_makes_is_a_difference(spark: SparkSession) -> None:
+    """As where a topic declares another field as its time than the query of its audit."""
+    table = tables.SILVER_ACCOUNTS
+    expected = spark.createDataFrame([], table.ddl)
+    with pytest.raises(AuditDifference, match=r"silver\.accounts: found frequency, expected only columns that its audit query makes"):
+        compare(spark, table, expected.drop("frequency"), expected)

@@ -61,7 +61,7 @@ WAVES: dict[str, dict[str, list[Record]]] = {
             *((b"B2", None), (b"B9", None), (b"B4", branch("B5", "Most", 1)[1])),
         ],
     },
-    "twin": {"card_payments_twin": [payment(1), payment(2)]},
+    "twin": {"card_payments_twin": [payment(1), payment(2, merchant="")]},
 }
 
 
