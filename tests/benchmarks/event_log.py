@@ -1,6 +1,7 @@
 """What a piece of work in Spark consisted of, by the session's event log: SQL executions, jobs, stages, and the time in which jobs ran."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,4 +114,6 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0][:60] if text.strip() else "without description"
+    """Of a description; Delta's own queries (`Delta: gold.x: Filtering files for query`) are those of the work that asked for them."""
+    line = text.strip().splitlines()[0] if text.strip() else "without description"
+    return re.sub(r"^(Delta: )+|: (Filtering files for query|Compute snapshot for version).*", "", line)[:60]
