@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Make = Callable[["DataFrame"], "DataFrame"]
 PARTS_TRIED = 10
+# In the text of a plan; Spark calls a plan with these aggregates deterministic.
+_OF_ORDER = re.compile(r"\b(first|first_value|last|last_value|any_value|collect_list|array_agg|listagg)\(")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Select:
             raise LedgerError(f"{self.file}: found a SELECT of {told}, expected the columns of the header: {expected}")
         plan: Any = made._jdf.queryExecution().analyzed()
         now: Any = rows.sparkSession._jvm
-        if not plan.deterministic() or plan.containsPattern(now.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
+        is_of_time = plan.containsPattern(now.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())
+        if not plan.deterministic() or is_of_time or _OF_ORDER.search(plan.toString()):
             raise LedgerError(
                 f"{self.file}: found a function whose value depends on the time, on chance or on the order of rows (such as now, rand, "
                 "first or collect_list), expected a SELECT that makes the same rows of the same rows: the audit runs it again"

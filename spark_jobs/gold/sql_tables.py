@@ -22,7 +22,7 @@ from spark_jobs.runtime.late_spark import F
 
 _REQUIRED, _OPTIONAL = ("keys", "time", "columns", "touches"), ("description",)
 _TYPES = r"string|boolean|int|bigint|date|timestamp|decimal\((?:[1-9]|[12]\d|3[0-8]),\d{1,2}\)"
-_NAME = r"[a-z][a-z0-9_]+"
+_NAME = r"[a-z][a-z0-9_]*"
 _DIMENSIONS = {"customers": SILVER_CUSTOMERS, "accounts": SILVER_ACCOUNTS}
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
 _MOST_DAYS = 366
@@ -140,7 +140,7 @@ def _columns(given: _Text) -> dict[str, str]:
         given.refuse_field("columns", str(error).partition(", expected")[0].removeprefix("found "), "`name type, name type, ...`")
     for name, kind, is_nullable in found:
         if not re.fullmatch(_NAME, name):
-            given.refuse_field("columns", name, "names of two or more letters in snake_case, without `_` at the beginning")
+            given.refuse_field("columns", name, "names in snake_case that begin with a letter")
         if not re.fullmatch(_TYPES, kind) or not is_nullable:
             types = "string, boolean, int, bigint, date, timestamp or decimal(precision,scale): sums of others depend on the order of rows"
             given.refuse_field("columns", f"{name} {kind}" + ("" if is_nullable else " not null"), types)

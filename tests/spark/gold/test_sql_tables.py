@@ -41,7 +41,8 @@ class Pipeline:
 
     def __init__(self, spark: SparkSession, home: Path, gold: tuple[GoldTable, ...], patch: pytest.MonkeyPatch, rows: list[Row]) -> None:
         self.spark, self.gold, self.settings = spark, gold, read_settings({"LEDGER_HOME": str(home)})
-        for module, name, value in ((job, "tables_in_order", lambda: gold), (queries, "GOLD", gold), (tables, "GOLD", gold)):
+        waves = tuple(tuple(table for table in gold if bool(table.made_of) == is_last) for is_last in (False, True))
+        for module, name, value in ((job, "_waves", lambda: waves), (queries, "GOLD", gold), (tables, "GOLD", gold)):
             patch.setattr(module, name, value)
         followers = {source: tuple(table for table in gold if source in table.follows) for source in tables.FOLLOWERS}
         patch.setattr(tables, "FOLLOWERS", followers)
