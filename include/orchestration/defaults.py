@@ -17,11 +17,13 @@ DEFAULT_ARGS: dict[str, Any] = {
     "max_retry_delay": timedelta(minutes=5),
 }
 
-ONE_AT_A_TIME: dict[str, Any] = {"start_date": START, "catchup": False, "max_active_runs": 1, "default_args": DEFAULT_ARGS}
+_ONE_AT_A_TIME: dict[str, Any] = {"catchup": False, "max_active_runs": 1, "default_args": DEFAULT_ARGS}
+ONE_AT_A_TIME = _ONE_AT_A_TIME | {"start_date": START}
 # DAGs that people trigger to steer others have no schedule. They are never paused: an operator must not have to find a switch before
 # they can stop something, or decide.
 ON_REQUEST = ONE_AT_A_TIME | {"is_paused_upon_creation": False}
-ON_SCHEDULE = ON_REQUEST | {"allowed_run_types": NO_BACKFILL}  # upkeep and checks, which run from the start
+# Upkeep and checks, which run from the start. With a start date, the run before the moment they are first seen would begin at once.
+ON_SCHEDULE = _ONE_AT_A_TIME | {"is_paused_upon_creation": False, "allowed_run_types": NO_BACKFILL}
 
 
 def dag_of_run(run_id: str) -> str:
