@@ -223,7 +223,7 @@ def test_a_name_that_somebody_types_in_does_not_count(dag_bag: DagBag) -> None:
             if any("--who" in argument for argument in arguments):
                 found[dag_id] = [each for each in task.render_template(list(arguments), context) if each.startswith("--who")]
                 assert not {"who", "name"} & set(task.params)
-    assert found == {dag_id: ["--who=ada"] for dag_id in ("quality_decision", "bronze_control", "live_control")}
+    assert found == {dag_id: ["--who=ada"] for dag_id in ("quality_decision", "bronze_control", "engine_control", "live_control")}
 
 
 def test_medallion_is_started_unless_the_decision_is_to_wait(dag_bag: DagBag) -> None:
