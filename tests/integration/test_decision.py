@@ -94,7 +94,8 @@ def test_an_operator_waits_and_then_releases_anyway(
     assert letter is not None
     for text in (body["text"], letter.get_content()):
         assert "gate silver is closed: failed silver.transactions" in text
-        assert "file://" in text
+        assert "/quality/data_docs/validations/silver/transactions/" in text
+        assert "file://" not in text
         assert "What to do: decide in Airflow" in text
         assert "/dags/medallion/runs/" in text
     assert [file for file in (settings.home / "stack").rglob("*.log") if WEBHOOK_TOKEN in file.read_text(errors="replace")] == []
