@@ -19,6 +19,7 @@ COMMANDS = {
     "accept": ["accept", "--topic=accounts"],
     "ingestion": ["ingestion", "restart", "--wait=0"],
     "live_control": ["live_control", "restart", "--wait=0"],
+    "engine_control": ["engine_control", "restart", "--wait=0"],
 }
 LINE_ENDS = ["two\nlines", "two\rlines", "ends\n", "\x85", "a\u2028b", "a\u2029b", "a\x1bb", "a\0b"]
 
