@@ -111,6 +111,7 @@ def test_jobs_share_the_jvm_and_nothing_else(running: Running) -> None:
     assert running.run(second) == (0, jvm.pid, "4 False 0")
 
 
+@pytest.mark.soak  # a real run of gold
 def test_a_job_that_fails_leaves_the_engine_as_it_was(running: Running) -> None:
     jvm, _ = running.processes()
     assert running.run("raise LedgerError('found 3, expected 4')") == (1, jvm.pid, "found 3, expected 4")
