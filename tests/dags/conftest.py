@@ -4,11 +4,15 @@ import atexit
 import importlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.fake_spark import FakeSparkSubmit
 
 if TYPE_CHECKING:
@@ -58,3 +62,29 @@ def nobody_is_alerted(monkeypatch: pytest.MonkeyPatch) -> None:
 def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSparkSubmit:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "client"}}')
     return FakeSparkSubmit(tmp_path)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "a home"))
+    return read_settings()
+
+
+@pytest.fixture
+def anyone() -> TestClient:
+    """A browser without a login on the page Quality; the application lies at the same place as in Airflow."""
+    from include.quality_page.app import app
+
+    airflow = FastAPI(openapi_url=None)
+    airflow.mount("/quality", app)
+    return TestClient(airflow, base_url="http://airflow.example/quality", follow_redirects=False)
+
+
+@pytest.fixture
+def reader(anyone: TestClient) -> Iterator[TestClient]:
+    """A browser of somebody who may read the page Quality."""
+    from include.quality_page.app import app, may_read
+
+    app.dependency_overrides[may_read] = lambda: None
+    yield anyone
+    app.dependency_overrides.clear()

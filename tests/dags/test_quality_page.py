@@ -4,47 +4,22 @@ import html
 import re
 import shlex
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from airflow import plugins_manager
-from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from include.quality_page.app import app, may_read
+from include.quality_page.app import app
 from spark_jobs.lake import tables
 from spark_jobs.run import parse_arguments
-from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from spark_jobs.runtime.settings import ROOT, Settings
 from tests.support import quality_rows as rows
 
 RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
 CUSTOMERS = "/quarantine?table=silver.customers_quarantine"
 TABLES = sum(map(len, tables.LAYERS.values()))
 PAGES = ("/", "/table?name=silver.customers_quarantine", RUN, CUSTOMERS, "/quarantine", "/data_docs/index.html", "/static/plotly.min.js")
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "a home"))
-    return read_settings()
-
-
-@pytest.fixture
-def anyone() -> TestClient:
-    """A browser without a login; the application lies at the same place as in Airflow."""
-    airflow = FastAPI(openapi_url=None)
-    airflow.mount("/quality", app)
-    return TestClient(airflow, base_url="http://airflow.example/quality", follow_redirects=False)
-
-
-@pytest.fixture
-def reader(anyone: TestClient) -> Iterator[TestClient]:
-    """A browser of somebody who may read."""
-    app.dependency_overrides[may_read] = lambda: None
-    yield anyone
-    app.dependency_overrides.clear()
 
 
 def test_no_route_answers_without_a_login(home: Settings, anyone: TestClient) -> None:

@@ -1,41 +1,14 @@
 """The page "Quality" says what is so: verdicts in the report's words, jobs that add up, filters that hold for their table."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from include.quality_page.app import app, may_read
 from spark_jobs.lake import tables
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings
 from tests.support import quality_rows as rows
 
 RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "a home"))
-    return read_settings()
-
-
-@pytest.fixture
-def anyone() -> TestClient:
-    """A browser without a login; the application lies at the same place as in Airflow."""
-    airflow = FastAPI(openapi_url=None)
-    airflow.mount("/quality", app)
-    return TestClient(airflow, base_url="http://airflow.example/quality", follow_redirects=False)
-
-
-@pytest.fixture
-def reader(anyone: TestClient) -> Iterator[TestClient]:
-    """A browser of somebody who may read."""
-    app.dependency_overrides[may_read] = lambda: None
-    yield anyone
-    app.dependency_overrides.clear()
 
 
 def test_a_passed_table_with_a_warning_is_called_so_and_says_what_was_found(home: Settings, reader: TestClient) -> None:
