@@ -15,8 +15,8 @@ help: ## this list
 setup: ## the virtual environment and the jars, from their lock files
 	@$(PYTHON) include/setup/install.py
 
-demo: setup ## the whole pipeline on embedded services; the services keep running
-	@$(PY) -m include.demo
+demo: setup ## the whole pipeline on embedded services, which keep running; GATE=closed: and then a bad batch that closes a gate
+	@$(PY) -m include.demo $(if $(call given,GATE),--gate "$$GATE")
 
 up: setup ## start the embedded services: Kafka, Postgres, Airflow
 	@$(PY) -m include.stack up

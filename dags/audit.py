@@ -29,14 +29,14 @@ from datetime import timedelta
 from airflow.sdk import CronTriggerTimetable, Param, dag
 
 from include.orchestration.alerts import alerts
-from include.orchestration.defaults import ON_SCHEDULE
+from include.orchestration.defaults import ON_SCHEDULE, about
 from include.orchestration.jobs import spark_job
 
 
 @dag(
     dag_id="audit",
     schedule=CronTriggerTimetable("47 4 * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["silver", "gold", "quality"],
     **ON_SCHEDULE,
     params={

@@ -4,11 +4,6 @@ Use it when old days must follow changed rules or repaired code, or when an audi
 Do not use it for new or late data (`medallion` takes it), quarantined rows (`run redrive`) or records that bronze lacks (`run replay`).
 Live runs continue. Readers see each day as it was or rebuilt, never half.
 
-```
-find_days >> rebuild >> released
-             rebuild >> ask_for_decision
-```
-
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do. Nothing needs to be cleaned up.
 
 - `find_days`: invalid params, or the leading run failed: see that run. Repair the cause, then start the same backfill again with
@@ -48,9 +43,9 @@ from airflow.sdk import Param, TriggerRule, dag, task
 
 from include.orchestration.alerts import alerts
 from include.orchestration.assets import layer_assets
-from include.orchestration.backfill import FindDays, Rebuild, moment_param, tables_param, tell_release
+from include.orchestration.backfill import FindDays, Rebuild, report_release, tables_param, time_param
 from include.orchestration.decisions import AskForDecision
-from include.orchestration.defaults import BACKFILL_DAG, DEFAULT_ARGS
+from include.orchestration.defaults import BACKFILL_DAG, DEFAULT_ARGS, about
 from include.orchestration.jobs import spark_job
 from include.orchestration.timetable import DaysOnRequest
 
@@ -62,13 +57,13 @@ from include.orchestration.timetable import DaysOnRequest
     max_active_runs=1,  # of runs by hand; a backfill brings its own number
     is_paused_upon_creation=False,  # a backfill of a paused DAG waits for ever, and without one nothing runs
     default_args=DEFAULT_ARGS,
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["silver", "gold", "backfill", "release"],
     params={
-        "start": moment_param(
-            "Start", "First event time to rebuild, such as 2024-05-01T12:30Z; UTC unless it has a zone. For runs by hand only."
+        "start": time_param(
+            "Start", "First event time to rebuild, such as 2024-05-01T12:30Z; UTC unless it has a zone. Leave empty in a backfill."
         ),
-        "end": moment_param("End", "Event time at which to stop (excluded). For runs by hand only."),
+        "end": time_param("End", "Event time at which to stop (excluded). Leave empty in a backfill."),
         "tables": tables_param(),
         "dry_run": Param(
             False,
@@ -89,7 +84,7 @@ def backfill_days() -> None:
         "backfill",
         task_id="rebuild",
         operator=Rebuild,
-        retries=10,  # each goes on at the first unfinished step
+        retries=10,  # each continues at the first unfinished step
         max_active_tis_per_dag=1,  # groups of days, and runs by hand: one application after the other
         on_failure_callback=alerts(
             "days were not rebuilt",
@@ -103,7 +98,7 @@ def backfill_days() -> None:
         doc_md="Logs the release that readers see now.",
     )
     def released() -> None:
-        tell_release()
+        report_release()
 
     ask = AskForDecision(
         task_id="ask_for_decision",

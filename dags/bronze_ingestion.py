@@ -24,6 +24,7 @@ for it. The application finishes its batch and starts there. The option applies 
 
 from airflow.sdk import Param, dag
 
+from include.orchestration.defaults import about
 from include.orchestration.services import ENDLESS, INGESTION, ingestions, keep_running
 
 TIME_WITH_ZONE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -36,7 +37,7 @@ STARTING_OFFSETS_OPTION = "{{ '--starting-offsets=' ~ params.starting_offsets if
 @dag(
     dag_id="bronze_ingestion",
     schedule="@continuous",
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["bronze", "kafka", "streaming"],
     params={
         "starting_offsets": Param(

@@ -24,10 +24,11 @@ end, and never changes. More: `include/docs/live.md`.
 
 from airflow.sdk import dag
 
+from include.orchestration.defaults import about
 from include.orchestration.services import ENDLESS, LIVE, keep_running
 
 
-@dag(dag_id="live_queries", schedule="@continuous", doc_md=__doc__, tags=["gold", "streaming"], **ENDLESS)
+@dag(dag_id="live_queries", schedule="@continuous", **about(__doc__), tags=["gold", "streaming"], **ENDLESS)
 def live_queries() -> None:
     """One task, held open for as long as the queries run."""
     keep_running(LIVE, "live")

@@ -30,14 +30,14 @@ from datetime import timedelta
 
 from airflow.sdk import CronTriggerTimetable, dag
 
-from include.orchestration.defaults import ON_SCHEDULE
+from include.orchestration.defaults import ON_SCHEDULE, about
 from include.orchestration.jobs import Job, job
 
 
 @dag(
     dag_id="maintenance",
     schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["bronze", "silver", "gold", "files"],
     **ON_SCHEDULE,
 )

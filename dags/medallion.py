@@ -1,13 +1,9 @@
-"""Bronze to silver to gold to a release, every five minutes.
+"""Bronze to silver to gold to a release, whenever bronze has something new.
 
 It takes every bronze batch that the newest release lacks through silver, gold and their gates, and publishes the result as a release.
-Trigger it by hand if you do not want to wait, or with `force` to run every step when nothing is new, such as after an upgrade.
+The asset `new_batches` starts it within seconds of a new batch, never two runs at once; a run that failed is started again after five
+minutes. Trigger it by hand with `force` to run every step when nothing is new, such as after an upgrade.
 A second run changes nothing, a failed run loses nothing, and readers see new rows only through a release.
-
-```
-find_new_batches >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
-                              [bronze_gate, silver_gate, gold_gate] >> ask_for_decision
-```
 
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do. No clean-up is needed: the next run
 repeats what is missing. Exit codes 2 and 3 are not retried, others twice with growing pauses.
@@ -23,8 +19,8 @@ repeats what is missing. Exit codes 2 and 3 are not retried, others twice with g
 
 A closed gate sends an alert.
 
-**When nothing is new**, the first task ends the run within seconds. If nothing new comes for longer than LEDGER_FRESHNESS_SECONDS (a
-day), one run continues, so that bronze's gate records a failed expectation.
+**When nothing is new**, no run starts, and one that you trigger ends within seconds. If nothing new comes for longer than
+LEDGER_FRESHNESS_SECONDS (a day), one run starts, so that bronze's gate records a failed expectation.
 
 **Two JVM starts.** A start costs 7 to 40 seconds, so only `silver` and `gold` are Spark jobs, one for all tables of a layer. Gates and
 the release read Delta in plain Python processes.
@@ -39,14 +35,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import CronTriggerTimetable, Param, TriggerRule, dag, task
+from airflow.sdk import Param, TriggerRule, dag, task
 
 from include.orchestration.alerts import alerts
-from include.orchestration.assets import layer_assets
+from include.orchestration.assets import RELEASE, layer_assets, topic_assets
 from include.orchestration.decisions import AskForDecision
-from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL
+from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, about
 from include.orchestration.gates import quality_gate
 from include.orchestration.jobs import job, spark_job
+from include.orchestration.new_batches import NEW_BATCHES
 from include.orchestration.progress import has_new_batches
 
 GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gate that hangs must not stop the pipeline silently
@@ -54,12 +51,12 @@ GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gat
 
 @dag(
     dag_id="medallion",
-    schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
+    schedule=[NEW_BATCHES],
     catchup=False,
     max_active_runs=1,
     allowed_run_types=NO_BACKFILL,
     default_args=DEFAULT_ARGS,
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["silver", "gold", "quality", "release"],
     params={
         "force": Param(
@@ -85,11 +82,18 @@ def medallion() -> None:
         ),
     }
     silver = spark_job("silver", doc_md="Parses and judges new bronze batches: valid rows, duplicates, quarantine, late rows.")
-    bronze_gate = quality_gate("bronze", layer_assets("bronze"), **judging, doc_md="Judges the batches that silver read.")
-    silver_gate = quality_gate("silver", layer_assets("silver"), **judging, doc_md="Judges what silver wrote.")
+    topics, (bronze, silver_tables, gold_tables) = topic_assets(), map(layer_assets, ("bronze", "silver", "gold"))
+    bronze_gate = quality_gate("bronze", bronze, inlets=topics, **judging, doc_md="Judges the batches that silver read.")
+    silver_gate = quality_gate("silver", silver_tables, inlets=bronze, **judging, doc_md="Judges what silver wrote.")
     gold = spark_job("gold", doc_md="Brings every gold table up to silver, after the gates of bronze and silver.")
-    gold_gate = quality_gate("gold", layer_assets("gold"), **judging, doc_md="Judges what gold wrote.")
-    release = job("release", execution_timeout=GATE_LIMIT, doc_md="Publishes one judged version of every table for readers.")
+    gold_gate = quality_gate("gold", gold_tables, inlets=silver_tables, **judging, doc_md="Judges what gold wrote.")
+    release = job(
+        "release",
+        inlets=[*bronze, *silver_tables, *gold_tables],
+        outlets=[RELEASE],
+        execution_timeout=GATE_LIMIT,
+        doc_md="Publishes one judged version of every table for readers.",
+    )
 
     ask = AskForDecision(
         task_id="ask_for_decision",

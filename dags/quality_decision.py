@@ -4,10 +4,6 @@ Answer in the UI: *Browse*, *Required Actions*, or the tab of the task `ask`. A 
 A run of `medallion` starts it once for each closed verdict. Trigger it by hand to decide otherwise after *wait* (no parameter).
 With no gate closed, every task is skipped and nothing changes.
 
-```
-ask >> decide >> start_medallion
-```
-
 **When a task fails**
 
 - `ask`: the answer was not accepted: its reason is not one line of at most 1000 characters, or another table or expectation has closed
@@ -36,14 +32,14 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import dag
 
 from include.orchestration.decisions import DECISION_DAG, REASON, DecisionOperator, skip_when_waiting
-from include.orchestration.defaults import ON_REQUEST
+from include.orchestration.defaults import ON_REQUEST, about
 from include.orchestration.jobs import job
 
 
 @dag(
     dag_id=DECISION_DAG,
     schedule=None,
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["quality", "human in the loop"],
     **ON_REQUEST,
 )

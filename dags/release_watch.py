@@ -18,23 +18,23 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import CronTriggerTimetable, dag, task
 
 from include.orchestration.alerts import alerts, once_per_release
-from include.orchestration.defaults import ON_SCHEDULE
+from include.orchestration.defaults import ON_SCHEDULE, about
 from include.orchestration.progress import refuse_stale_release
 
 
 @dag(
     dag_id="release_watch",
     schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
-    doc_md=__doc__,
+    **about(__doc__),
     tags=["release", "quality", "alert"],
     **ON_SCHEDULE,
 )
 def release_watch() -> None:
     """One task."""
-    told = alerts("the release is stale", "see the last runs of the DAG medallion, and whether a gate waits for a decision.")
+    alerted = alerts("the release is stale", "see the last runs of the DAG medallion, and whether a gate waits for a decision.")
 
     @task(
-        on_failure_callback=[once_per_release(alert) for alert in told],
+        on_failure_callback=[once_per_release(alert) for alert in alerted],
         execution_timeout=timedelta(minutes=4),
         doc_md="Fails when the newest release lacks rows that bronze has held for too long.",
     )

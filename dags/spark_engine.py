@@ -21,10 +21,11 @@ More: `include/docs/engine.md`.
 
 from airflow.sdk import dag
 
+from include.orchestration.defaults import about
 from include.orchestration.services import ENDLESS, ENGINE, keep_running
 
 
-@dag(dag_id="spark_engine", schedule="@continuous", doc_md=__doc__, tags=["spark"], **ENDLESS)
+@dag(dag_id="spark_engine", schedule="@continuous", **about(__doc__), tags=["spark"], **ENDLESS)
 def spark_engine() -> None:
     """One task, held open for as long as the engine is wanted."""
     keep_running(ENGINE, "engine")

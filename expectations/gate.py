@@ -83,7 +83,7 @@ def judge(
             suite = suite.without_new_rows() if table in standing else suite
             measured.append((suite, measure_table(suite, query)))
         except SuiteError as error:
-            judgements.append(refusal(table, "suite", _told(error)))
+            judgements.append(refusal(table, "suite", _reason(error)))
     log.info("gate %s: measuring %d tables took %.1f s", layer, len(queries), time.monotonic() - begun)
     judgements += judge_profiles(folder, layer, measured, queries, run_id, now)
     return sorted(judgements, key=lambda judgement: judgement.table)
@@ -107,7 +107,7 @@ def judge_profiles(
         return [_locate(judgement, suite, queries[suite.table]) for judgement, (suite, _) in zip(judgements, measured, strict=True)]
     except Exception as error:  # in doubt the gate is closed, and says why
         log.exception("Great Expectations failed")
-        return [refusal(suite.table, "great_expectations", _told(error)) for suite, _ in measured]
+        return [refusal(suite.table, "great_expectations", _reason(error)) for suite, _ in measured]
 
 
 def refusal(table: str, name: str, found: str, expected: str = "no error") -> Judgement:
@@ -164,5 +164,5 @@ def _first(query: Query, sql: str) -> str:
         return f"cannot be named ({type(error).__name__})"
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -25,7 +25,7 @@ DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
 
 def oldest(settings: Settings, now: datetime) -> datetime:
-    """The moment before which runs and their logs go."""
+    """The time before which runs and their logs are removed."""
     return now - timedelta(days=max(settings.release_days + MARGIN_DAYS, LEAST_LOG_DAYS))
 
 

@@ -13,7 +13,15 @@ from spark_jobs.runtime.session import java_options, s3_conf, start_session
 from spark_jobs.runtime.settings import read_settings
 
 # Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
-GROUPS = {"spark": "spark", "integration": "stack", "faults": "faults", "releases": "releases"}  # folder -> group
+# (Those of the last three folders share homes that take long to make, or Airflow with its DAGs.)
+GROUPS = {  # folder -> group
+    "spark": "spark",
+    "integration": "stack",
+    "faults": "faults",
+    "releases": "releases",
+    "expectations": "expectations",
+    "dags": "dags",
+}
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
 SMALL_FRAMES = {

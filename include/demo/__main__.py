@@ -1,15 +1,17 @@
-"""`python -m include.demo`: the whole pipeline once, from Kafka to a release, with a reconciliation at the end.
+"""The whole pipeline once, from Kafka to a release, with a reconciliation at the end.
 
 Exit code 0 only when every record is accounted for and every gate passed; 3 when a gate is closed, 1 for anything else.
 """
 
+import argparse
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from include.demo import closed_gate
 from include.demo.reconciliation import read_gates, reconcile, table_rows
 from include.demo.waiting import Clock, wait_for_dags, wait_for_ingestion
 from include.stack import airflow
@@ -33,12 +35,10 @@ INTERRUPTED = 130
 class Producer:
     """The event producer as a process of its own, so that it sends while Airflow boots."""
 
-    def __init__(self, settings: Settings, *options: str) -> None:
-        source = ["replay", "--data", str(DATA)] if has_data(DATA) else ["generate", "--transactions", str(GENERATED_TRANSACTIONS)]
+    def __init__(self, settings: Settings, *words: str) -> None:
         environment = {**os.environ, "LEDGER_HOME": str(settings.home), "LEDGER_KAFKA_BOOTSTRAP": settings.broker()}
-        self.source = " ".join(source[:1] + source[-1:])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "include.producer", *source, *DISTURBANCES, *options],
+            [sys.executable, "-m", "include.producer", *words],
             cwd=ROOT,
             env={**environment, **mark(settings.home, "producer")},  # so that `make down` ends it too
             stdin=subprocess.DEVNULL,
@@ -63,12 +63,15 @@ class Producer:
             self._process.wait()
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the demo and return its exit code; what goes wrong is one line on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m include.demo", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--gate", choices=["closed"], help="closed: send a bad batch after the release, which closes a gate")
+    options = parser.parse_args(arguments)
     keep_files_private()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
     try:
-        return run(Clock())
+        return run(Clock(), closes_gate=options.gate is not None)
     except LedgerError as error:
         print(f"demo: {error}", file=sys.stderr)
         return error.exit_code
@@ -77,36 +80,50 @@ def main() -> int:
         return INTERRUPTED
 
 
-def run(tell: Clock, environ: Mapping[str, str] = os.environ) -> int:
-    """Services, data, bronze, medallion, reconciliation. Returns the exit code; raises LedgerError when a step fails."""
-    producers: list[Producer] = []
+def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate: bool = False) -> int:
+    """Services, data, bronze, medallion, reconciliation; then a bad batch, if it is asked for.
 
-    def produce(settings: Settings, *options: str) -> None:
-        producers.append(Producer(settings, *options))
-        tell(f"producer: {producers[-1].source} {' '.join(options)}, with 1 % duplicates, 0.5 % malformed and 0.5 % late rows")
+    Returns the exit code; raises LedgerError when a step fails.
+    """
+    producers: list[Producer] = []
+    bank = ("replay", "--data", str(DATA)) if has_data(DATA) else ("generate", "--transactions", str(GENERATED_TRANSACTIONS))
+
+    def produce(settings: Settings, *words: str) -> None:
+        producers.append(Producer(settings, *words))
+        announce(f"producer: {' '.join(words)}")
 
     def finish(settings: Settings) -> None:
         for line in producers[-1].finish():
-            tell(f"producer: {line}")
-        wait_for_ingestion(settings, api, tell)
+            announce(f"producer: {line}")
+        wait_for_ingestion(settings, api, announce)
 
     try:
-        settings = up(environ, tell, when_kafka_is_up=lambda settings: produce(settings, "--only", "customers,accounts"))
+        settings = up(
+            environ, announce, when_kafka_is_up=lambda settings: produce(settings, *bank, *DISTURBANCES, "--only", "customers,accounts")
+        )
         api = AirflowApi(read_endpoints(settings.home)["airflow_url"], airflow.USER, airflow.password_file(settings.home).read_text())
         wait_for_dags(api, "bronze_ingestion", "medallion")
         api.unpause("bronze_ingestion")
-        tell("bronze_ingestion is on")
+        announce("bronze_ingestion is on")
         finish(settings)
         # Bronze is up now, and takes the transactions as they come: so the late ones are late.
-        produce(settings, "--only", "transactions", "--rate", str(TRANSACTIONS_A_SECOND))
+        produce(settings, *bank, *DISTURBANCES, "--only", "transactions", "--rate", str(TRANSACTIONS_A_SECOND))
         finish(settings)
-        run_id = api.trigger("medallion")  # before it is switched on, so that this run comes before a scheduled one
+        run_id = api.trigger("medallion")  # before it is switched on, so that this run comes before one that a new batch starts
         api.unpause("medallion")
-        state = api.wait_for_run("medallion", run_id, MEDALLION_SECONDS, tell)
+        state = api.wait_for_run("medallion", run_id, MEDALLION_SECONDS, announce)
+        code = report(settings, api, run_id, state)
+        if closes_gate and not code:
+            known = api.runs("medallion")
+            closed_gate.send_bad_batch(settings)
+            announce("producer: a bad batch of transactions is sent")
+            wait_for_ingestion(settings, api, announce)
+            closed_gate.show(settings, api, known, announce)
+            code = GateClosed.exit_code
+        return code
     finally:
         for producer in producers:
             producer.end()
-    return report(settings, api, run_id, state)
 
 
 def has_data(folder: Path) -> bool:
@@ -152,11 +169,11 @@ def report_rows(settings: Settings, release: Release) -> list[str]:
     for name, rows in table_rows(settings, release).items():
         print(f"  {name:34} {rows:>10,}")
         if rows != release.rows[name]:
-            wrong.append(f"release {release.release_id} tells {release.rows[name]} rows of {name}, found {rows}")
+            wrong.append(f"release {release.release_id} has {release.rows[name]} rows of {name} on record, found {rows}")
     found = reconcile(settings, release)
     print(f"\nConservation, by coordinates: {found}{' DOES NOT HOLD' if found.differences else ''}")
     return wrong + found.differences
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

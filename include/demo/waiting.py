@@ -35,7 +35,7 @@ def wait_for_dags(api: AirflowApi, *dag_ids: str) -> None:
         time.sleep(0.5)
 
 
-def wait_for_ingestion(settings: Settings, api: AirflowApi, tell: Clock) -> None:
+def wait_for_ingestion(settings: Settings, api: AirflowApi, report: Clock) -> None:
     """Return when bronze holds every record that Kafka has; raises LedgerError when it makes no progress for minutes."""
     wanted = {table: offsets.read_topic(settings, table.topic) for table in BRONZE}
     last, since = "", time.monotonic()
@@ -49,7 +49,7 @@ def wait_for_ingestion(settings: Settings, api: AirflowApi, tell: Clock) -> None
         )
         if not behind:
             counts = (f"{table.name} {sum(count for count, _ in found.values())}" for table, found in held.items())
-            tell(f"bronze holds all of Kafka: {', '.join(counts)}")
+            report(f"bronze holds all of Kafka: {', '.join(counts)}")
             return
         if behind != last:
             last, since = behind, time.monotonic()

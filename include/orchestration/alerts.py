@@ -70,7 +70,7 @@ class WebhookNotifier(BaseNotifier):
 def once_per_release(notifier: BaseNotifier) -> Callback:
     """The same, but silent when it was sent for the newest release before. One that could not be sent is sent again."""
 
-    def tell(context: Context) -> None:
+    def send(context: Context) -> None:
         from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
 
         settings = read_settings()
@@ -83,4 +83,4 @@ def once_per_release(notifier: BaseNotifier) -> Callback:
         sent.parent.mkdir(parents=True, exist_ok=True)
         sent.write_text(number)
 
-    return tell
+    return send

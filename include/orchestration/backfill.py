@@ -35,7 +35,7 @@ LONGEST_WAIT = timedelta(hours=6)  # then the task is tried again, which determi
 MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?(?![\s\S])"
 
 
-def moment_param(title: str, description: str) -> Param:
+def time_param(title: str, description: str) -> Param:
     """A param that is a date or a time, and empty unless a run is started by hand."""
     return Param(None, type=["null", "string"], format="date-time", pattern=MOMENT, maxLength=40, title=title, description=description)
 
@@ -168,7 +168,7 @@ def decide(run: Run) -> tuple[Run, list[date]]:
         if leader is not None and leader.run_id != run.run_id:
             return leader, []
         group = plan_group(run, grants, look_up, now)
-        control.append_held(settings, BACKFILL_GRANTS, grant_rows(run, group, now))
+        control.append_under_lease(settings, BACKFILL_GRANTS, grant_rows(run, group, now))
     return run, [each.day for each in group]
 
 
@@ -208,7 +208,7 @@ class Rebuild(SparkJob, SkipMixin):
             self.skip(ti, self.get_flat_relatives(upstream=False))
 
 
-def tell_release() -> None:
+def report_release() -> None:
     """Log the release that readers see: `rebuild` has judged and released each step that changed anything."""
     from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
 

@@ -63,7 +63,7 @@ def decision_run_id(verdicts: Sequence[Verdict]) -> str:
 
 
 def waits_for(verdicts: Sequence[Verdict]) -> str:
-    """What has to happen before the pipeline goes on; the person who decided to wait is named by `closed_line` beside it."""
+    """What has to happen before the pipeline continues; the person who decided to wait is named by `closed_line` beside it."""
     if asked := undecided(verdicts):
         return f"waiting for the decision in run {decision_run_id(asked)} of the DAG {DECISION_DAG} (Airflow: Required Actions)"
     return f"waiting, as was decided, until the gate is judged again or the DAG {DECISION_DAG} is triggered again"
@@ -131,12 +131,12 @@ class DecisionOperator(HITLOperator):
         decided = _decided(settings, asked)
         because = "; ".join([*since, *dict.fromkeys(decided)]) or "the gate was judged again and passed"
         keep_unused(settings, answer["choice"], answer["who"], f"{answer['why']} (not carried out: {because})", run_id)
-        told = f"the answer of {answer['who']}, {answer['choice']}, was not carried out: {because}"
+        refused = f"the answer of {answer['who']}, {answer['choice']}, was not carried out: {because}"
         if verdicts:
-            raise AirflowException(f"{told}: read the new question and answer again")
+            raise AirflowException(f"{refused}: read the new question and answer again")
         if decided:
-            raise AirflowFailException(f"{NOTHING_CLOSED} any more; {told}; trigger {DECISION_DAG} to roll back nevertheless")
-        raise AirflowSkipException(f"{NOTHING_CLOSED} any more; {told}")
+            raise AirflowFailException(f"{NOTHING_CLOSED} any more; {refused}; trigger {DECISION_DAG} to roll back nevertheless")
+        raise AirflowSkipException(f"{NOTHING_CLOSED} any more; {refused}")
 
 
 def _decided(settings: Settings, asked: Collection[str]) -> list[str]:
@@ -193,7 +193,7 @@ def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str,
     back = f"release {release}" if release else "what they were before the first batch"
     lines += [
         "",
-        f"Readers see {standing}. Nothing goes on until you decide; the choice and your reason are kept in `control.decisions`.",
+        f"Readers see {standing}. The pipeline waits until you decide; the choice and your reason are kept in `control.decisions`.",
         "",
         f"- **{RELEASE_ANYWAY}**: these verdicts count as passed; a run of `medallion` starts at once and releases the rows as they are.",
         f"- **{ROLL_BACK}**: silver and gold return to {back}, and a run of `medallion` takes the later batches from bronze again. "

@@ -6,7 +6,7 @@ from typing import Any
 PIPELINE_DAG, BACKFILL_DAG = "medallion", "backfill_days"  # those whose tasks are gates
 BY_HAND = "backfill_by_hand"  # begins the ids of runs of BACKFILL_DAG that a person triggered
 START = datetime(2024, 1, 1, tzinfo=UTC)
-NO_BACKFILL: Any = ("scheduled", "manual", "operator_triggered")  # the kinds of runs of a DAG to which days mean nothing
+NO_BACKFILL: Any = ("scheduled", "asset_triggered", "manual", "operator_triggered")  # the kinds of runs of a DAG to which days mean nothing
 
 # Two more tries, after 30 to 60 and 60 to 120 seconds. Exit codes that no second try can change are never retried (see jobs.py).
 DEFAULT_ARGS: dict[str, Any] = {
@@ -24,6 +24,11 @@ ONE_AT_A_TIME = _ONE_AT_A_TIME | {"start_date": START}
 ON_REQUEST = ONE_AT_A_TIME | {"is_paused_upon_creation": False}
 # Upkeep and checks, which run from the start. With a start date, the run before the moment they are first seen would begin at once.
 ON_SCHEDULE = _ONE_AT_A_TIME | {"is_paused_upon_creation": False, "allowed_run_types": NO_BACKFILL}
+
+
+def about(doc: str | None) -> dict[str, Any]:
+    """What the pages of Airflow show of a DAG: its file's docstring, and in lists the first line of it."""
+    return {"doc_md": doc, "description": (doc or "").partition("\n")[0].rstrip(".")}
 
 
 def dag_of_run(run_id: str) -> str:

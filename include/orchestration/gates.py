@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.jobs import Job, job_error
 from spark_jobs.control.verdicts import report_page
-from spark_jobs.runtime.commands import telling_line
+from spark_jobs.runtime.commands import error_line
 from spark_jobs.runtime.errors import GateClosed
 
 NAMES_SHOWN, FOUND_SHOWN = 20, 100
@@ -94,7 +94,7 @@ def read_answer(file: Path) -> Answer | None:
 def closed_message(layer: str, verdict: Answer | None, output: str) -> str:
     """One line: the gate, the expectations that failed, what was found, the report; what the job says where there is no verdict."""
     if verdict is None or not verdict.failed:
-        return f"gate {layer} is closed: {telling_line(output)}"
+        return f"gate {layer} is closed: {error_line(output)}"
     more = len(verdict.failed) - NAMES_SHOWN
     shown = ", ".join(
         f"{each['table']} {each['expectation']} (found {each['found'][:FOUND_SHOWN]}, expected {each['expected'][:FOUND_SHOWN]})"

@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment, telling_line
+from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, error_line, job_environment
 from spark_jobs.runtime.private import UMASK, keep_files_private
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
@@ -57,7 +57,7 @@ def job(name: str, *args: str, task_id: str | None = None, **operator_args: Any)
 
 def job_error(name: str, exit_code: int, output: str) -> AirflowException:
     """The exception for a job that ended badly: its name, exit code and error in a line; final where no other try can help."""
-    line = telling_line(output)
+    line = error_line(output)
     killed_by = -exit_code if exit_code < 0 else exit_code - 128  # the second is how a shell and spark-submit tell of their child
     if killed_by in set(signal.Signals):
         return AirflowException(f"{name}: killed by {signal.Signals(killed_by).name}; its last line: {line}")

@@ -1,12 +1,13 @@
 """Is there anything to do, and is the release up to date? Answered without a JVM, within a second."""
 
 import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.decisions import open_verdicts, waits_for
-from spark_jobs.runtime.settings import read_settings
+from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +21,7 @@ def has_new_batches(force: bool) -> bool:
     Raises AirflowFailException, which is not retried, when a gate is closed and no decision lets it continue: it names the run that
     asks for the decision, or who decided to wait. A JVM need not start to find out.
     """
-    from spark_jobs.releases.gates import closed_line, is_overdue  # neither is needed to parse a DAG
-    from spark_jobs.releases.releases import has_unreleased_batches
+    from spark_jobs.releases.gates import closed_line  # not needed to parse a DAG
 
     settings = read_settings()
     if verdicts := open_verdicts(settings):
@@ -29,14 +29,33 @@ def has_new_batches(force: bool) -> bool:
     if force:
         log.info("Forced: every step runs, new batches or not.")
         return True
+    work = due_work(settings, datetime.now(UTC))
+    log.info("%s", work.why if work else "The newest release holds every bronze batch.")
+    return work is not None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Why a run of the pipeline is due, and which release is the newest meanwhile (0: none)."""
+
+    why: str
+    release: int
+
+
+def due_work(settings: Settings, now: datetime) -> Work | None:
+    """What a run would do now: release new batches, or record that bronze is stale. None where a closed gate waits for a person, too."""
+    from spark_jobs.releases.gates import is_overdue
+    from spark_jobs.releases.releases import has_unreleased_batches, latest_release
+
+    if open_verdicts(settings):
+        return None
+    release = latest_release(settings)
+    number = release.release_id if release else 0
     if has_unreleased_batches(settings):
-        log.info("Bronze holds batches that the newest release lacks.")
-        return True
-    if is_overdue(settings, datetime.now(UTC)):
-        log.warning("Bronze had no new rows for more than %d s: bronze's gate records it.", settings.freshness_seconds)
-        return True
-    log.info("The newest release holds every bronze batch.")
-    return False
+        return Work("Bronze holds batches that the newest release lacks.", number)
+    if is_overdue(settings, now):
+        return Work(f"Bronze had no new rows for more than {settings.freshness_seconds} s: bronze's gate records it.", number)
+    return None
 
 
 def refuse_stale_release(now: datetime) -> None:

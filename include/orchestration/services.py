@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from include.orchestration.alerts import alerts
-from include.orchestration.defaults import ON_REQUEST, ONE_AT_A_TIME
+from include.orchestration.defaults import ON_REQUEST, ONE_AT_A_TIME, about
 from include.orchestration.jobs import job, spark_job
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service.desired_state import ACTIONS
@@ -62,7 +62,7 @@ def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DA
     @dag(
         dag_id=service.control_dag,
         schedule=None,
-        doc_md=doc_md,
+        **about(doc_md),
         tags=tags,
         **ON_REQUEST,
         params={

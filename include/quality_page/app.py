@@ -4,22 +4,24 @@ Whoever may read the task logs of the DAG `medallion` may read it: the page says
 """
 
 import logging
-import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import BeforeValidator
 
-from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG
-from include.quality_page import audits, charts, quarantine, verdicts
-from include.quality_page.measures import measure
+from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, dag_of_run
+from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
+from include.quality_page.measures import Measures, measure
+from include.quality_page.parameters import Chosen, GoldName, PageNumber
 from include.quality_page.reading import Warehouse
+from include.quality_page.status import read_decisions, read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import BY_NAME
 from spark_jobs.runtime.errors import SettingsError
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent
 STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js", "data_docs.css")}
 RUNS_A_PAGE = 50
+DECISIONS_SHOWN = 200
+RELEASES_SHOWN = 100
 # Nothing is loaded from elsewhere, and nobody else may show these pages in a frame.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self'; "
@@ -37,12 +41,9 @@ POLICY = (
 )
 
 _templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
-_templates.globals["dag_run_path"] = verdicts.dag_run_path
-
-PageNumber = Annotated[int, Query(ge=1, le=quarantine.MOST_PAGES)]
-Batch = Annotated[int, BeforeValidator(lambda text: text or 0), Query(ge=0, le=2**62)]  # an empty field is no limit
-RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
-TableName = Annotated[str, Query(pattern=f"^({'|'.join(map(re.escape, quarantine.TABLES))})$")]
+_templates.globals |= {name: getattr(words, name) for name in ("age", "counted", "moment", "number", "share", "size")}
+_templates.globals |= {"dag_run_path": verdicts.dag_run_path, "owner": cards.OWNER}
+_AGE_OF_FILES = int(max(file.stat().st_mtime for file in STATIC.values()))  # a changed file has another address
 
 may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, PIPELINE_DAG)
 app = FastAPI(
@@ -65,28 +66,49 @@ async def add_headers(request: Request, call_next: Callable[[Request], Awaitable
 
 @app.get("/")
 def overview(request: Request) -> Response:
-    """Every table with its last verdicts, and the charts."""
+    """What readers see, what waits, how the tables come about, every table with its last verdicts, and the charts."""
     warehouse = _open()
+    found = verdicts.newest(warehouse) if warehouse else {}
+    status = read_status(warehouse) if warehouse else None
+    old_after = _settings().freshness_seconds
+    measures = measure(warehouse) if warehouse else Measures([], Counter())
     return _page(
         request,
         "overview.html",
         warehouse,
-        tables=verdicts.newest(warehouse) if warehouse else {},
-        release=verdicts.newest_release(warehouse) if warehouse else None,
+        status=status,
+        now=status.now if status else None,
+        graph=lineage.draw(found, status, old_after) if status else None,
+        old_after=old_after,
+        cards=cards.all_cards(warehouse, found) if warehouse else [],
         audit=audits.newest(warehouse) if warehouse else None,
-        charts=charts.draw(measure(warehouse)) if warehouse else [],
+        measures=measures,
+        charts=charts.draw(measures) if warehouse else [],
+        rules=charts.rules(measures),
     )
 
 
 @app.get("/table")
 def table(request: Request, name: str, page: PageNumber = 1) -> Response:
-    """All verdicts of one table, newest first."""
+    """A table: what its newest verdict found, its rows and bytes over time, its columns, and all its verdicts, newest first."""
     if name not in BY_NAME:
         raise HTTPException(404, "found no such table, expected one of bronze, silver or gold")
     warehouse = _open()
     found = verdicts.of_table(warehouse, name, (page - 1) * RUNS_A_PAGE, RUNS_A_PAGE + 1) if warehouse else []
-    words = {"name": name, "page": page, "has_more": len(found) > RUNS_A_PAGE, "explain": verdicts.explain_command(name)}
-    return _page(request, "table.html", warehouse, found=found[:RUNS_A_PAGE], **words)
+    is_first = warehouse is not None and page == 1
+    card = cards.card_of(warehouse, name, found, RELEASES_SHOWN) if warehouse else cards.Card(name, [], [])
+    return _page(
+        request,
+        "table.html",
+        warehouse,
+        name=name,
+        page=page,
+        card=card,
+        results=results.results_of(warehouse.settings, found) if warehouse and is_first else [],
+        charts=cards.charts_of(warehouse, card) if warehouse and is_first else [],
+        found=found[:RUNS_A_PAGE],
+        has_more=len(found) > RUNS_A_PAGE,
+    )
 
 
 @app.get("/run")
@@ -94,43 +116,91 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
     """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine; or what it audited."""
     warehouse = _open()
     has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
-    found = verdicts.of_run(warehouse, run_id) if warehouse and has_gates else []
-    batches = verdicts.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
-    audit = audits.of_run(warehouse, run_id) if warehouse and dag_id == audits.AUDIT_DAG else None
-    return _page(request, "run.html", warehouse, name=f"{dag_id} {run_id}", found=found, batches=batches, audit=audit)
+    batches = runs.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
+    return _page(
+        request,
+        "run.html",
+        warehouse,
+        name=f"{dag_id} {run_id}",
+        run_id=run_id,
+        found=verdicts.of_run(warehouse, run_id) if warehouse and has_gates else [],
+        conserved=runs.conservation(warehouse, batches) if warehouse else [],
+        tasks=runs.tasks_of(dag_id, run_id, batches) if has_gates else [],
+        batches=batches,
+        audit=audits.of_run(warehouse, run_id) if warehouse and dag_id == audits.AUDIT_DAG else None,
+    )
+
+
+@app.get("/decisions")
+def decided(request: Request) -> Response:
+    """What waits for a decision, with its evidence and what each choice would do; and what was decided before."""
+    warehouse = _open()
+    status = read_status(warehouse) if warehouse else None
+    return _page(
+        request,
+        "decisions.html",
+        warehouse,
+        status=status,
+        found=decisions.evidence(warehouse, status.open) if warehouse and status else [],
+        effects=decisions.effects(warehouse, status) if warehouse and status else None,
+        log=read_decisions(warehouse)[:DECISIONS_SHOWN] if warehouse else [],
+    )
 
 
 @app.get("/quarantine")
-def rows(
-    request: Request,
-    table: TableName = "silver.transactions_quarantine",
-    rule: RuleName = "",
-    first_batch: Batch = 0,
-    last_batch: Batch = 0,
-    page: PageNumber = 1,
-    chosen_for: TableName | None = None,
-) -> Response:
-    """The rows of a quarantine table, masked. `last_batch` 0: up to the newest.
-
-    Rule and batches are those of a table: chosen for another one (`chosen_for`), they do not count.
-    """
+def rows(request: Request, of: Chosen, page: PageNumber = 1, by: Literal["rule", "batch", "source"] = "rule") -> Response:
+    """The rows of a quarantine table, masked, and how many each rule, batch or source has."""
     warehouse = _open()
-    if chosen_for not in (None, table):
-        rule, first_batch, last_batch = "", 0, 0
-    chosen, source = quarantine.Filter(rule or None, first_batch, last_batch), quarantine.TABLES[table]
+    source, chosen = of
     count = quarantine.count(warehouse, source, chosen) if warehouse else 0
+    rules = quarantine.groups(warehouse, source, chosen, "rule") if warehouse else {}
     return _page(
         request,
         "quarantine.html",
         warehouse,
         tables=list(quarantine.TABLES),
-        table=table,
+        table=source.name,
         chosen=chosen,
-        rules=quarantine.rules_of(warehouse, source, chosen) if warehouse else {},
+        rules=dict(sorted(rules.items())),
+        by=by,
+        kinds=quarantine.GROUPS,
+        groups=rules if by == "rule" or not warehouse else quarantine.groups(warehouse, source, chosen, by),
         count=count,
-        rows=quarantine.rows_of(warehouse, source, chosen, page) if warehouse else [],
+        most_exported=quarantine.MOST_EXPORTED,
+        rows=quarantine.rows_of(warehouse, source, chosen, (page - 1) * quarantine.PAGE) if warehouse else [],
         page=page,
         pages=min(max(1, -(-count // quarantine.PAGE)), quarantine.MOST_PAGES),
+        redrive=quarantine.redrive_command(source.name, chosen),
+    )
+
+
+@app.get("/quarantine.csv")
+def exported_rows(of: Chosen) -> Response:
+    """The same rows as a file, masked in the same way; 503 where they cannot be read, as a file without rows would say there are none."""
+    warehouse = _open()
+    source, chosen = of
+    if warehouse and not quarantine.count(warehouse, source, chosen) and warehouse.problems:
+        raise HTTPException(503, warehouse.problems[0])
+    name = f"{source.name.partition('.')[2]}.csv"
+    lines = quarantine.as_csv(warehouse, source, chosen) if warehouse else iter(())
+    return StreamingResponse(lines, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+@app.get("/explain")
+def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for: GoldName | None = None) -> Response:
+    """Cells of a gold table, by the keys that are given; what made a cell, once all are given. Keys of another table do not count."""
+    warehouse = _open()
+    of = explained.TABLES[table]
+    given = {name: request.query_params.get(name, "").strip()[:200] for name in of.keys} if chosen_for in (None, table) else {}
+    keys = {name: value for name, value in given.items() if value}
+    return _page(
+        request,
+        "explain.html",
+        warehouse,
+        tables=list(explained.TABLES),
+        table=of,
+        keys=keys,
+        answer=explained.answer(warehouse.settings, of, keys) if warehouse else explained.Answer(),
     )
 
 
@@ -155,14 +225,13 @@ def data_docs(request: Request, path: str) -> Response:
         return answer
     if file.suffix != ".html":
         return FileResponse(file)
-    style = f'<link rel="stylesheet" href="{_base(request)}/static/data_docs.css"></head>'
-    return HTMLResponse(file.read_text(errors="replace").replace("</head>", style, 1))
+    return HTMLResponse(file.read_text(errors="replace").replace("</head>", f"{_report_head(_base(request))}</head>", 1))
 
 
 @app.get("/static/{name}")
 def static(name: str) -> Response:
-    """Styles and scripts of the page, Plotly's among them; `?v=` names their version."""
-    file = charts.script() if name == "plotly.min.js" else STATIC.get(name)
+    """Styles and scripts of the page; `?v=` names their version."""
+    file = STATIC.get(name)
     if file is None:
         raise HTTPException(404, "found no such file")
     return FileResponse(file, headers={"Cache-Control": "private, max-age=86400"})
@@ -186,14 +255,25 @@ def _base(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
+def _report_head(base: str) -> str:
+    """What a report gets at the end of its head: the page's colours and letters, and what its own marks look like with them."""
+    script = f'<script src="{base}/static/page.js?v={_AGE_OF_FILES}"></script>'
+    styles = (f'<link rel="stylesheet" href="{base}/static/{name}?v={_AGE_OF_FILES}">' for name in ("page.css", "data_docs.css"))
+    return "".join((script, *styles))
+
+
 def _page(request: Request, template: str, warehouse: Warehouse | None, **words: Any) -> Response:
     base = _base(request)
     text = _templates.get_template(template).render(
         base=base,
+        here=request.url.path.removeprefix(base).strip("/"),
+        run_page=lambda run_id: f"{base}/run?dag_id={dag_of_run(run_id)}&run_id={quote(run_id, safe='')}",
+        age_of_files=_AGE_OF_FILES,
         airflow=base.rpartition("/")[0],
         warehouse=_settings().warehouse,
         is_there=warehouse is not None,
         problems=warehouse.problems if warehouse else [],
+        unreadable=warehouse.unreadable if warehouse else set(),
         **words,
     )
     return HTMLResponse(text)

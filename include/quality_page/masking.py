@@ -82,17 +82,21 @@ def _mask(value: Any, pattern: re.Pattern[str] | None) -> str:
 
 
 def _mask_name(name: str) -> str:
-    return name if _NAME.fullmatch(name) else f"(a name of {len(name):,} characters)"
+    return name if _NAME.fullmatch(name) else f"(a name of {_length(name)})"
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, _Number):
-        return f"number of {len(value):,} characters"
+        return f"number of {_length(value)}"
     if isinstance(value, str):
-        return f"text of {len(value):,} characters"
+        return f"text of {_length(value)}"
     if isinstance(value, dict | list):
         return f"{'object' if isinstance(value, dict) else 'array'} of {len(value):,}"
     return "null" if value is None else "true or false"
+
+
+def _length(text: str) -> str:
+    return f"{len(text):,} character{'' if len(text) == 1 else 's'}"
 
 
 def _decode(value: bytes) -> str | None:

@@ -1,119 +1,97 @@
-"""What the charts show: points in time, of the last runs of silver."""
+"""What the charts show, of the last runs of silver: rows, rows that broke a rule, late rows, ages."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from include.quality_page import quarantine
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.lake.tables import BATCHES, RELEASES, TRANSACTIONS_LATE
+from spark_jobs.lake.tables import BATCHES, RELEASES, TRANSACTIONS_LATE, Table
 
-RUNS = 200  # of each table; older ones are not drawn
-MOST_LINES = 8
+RUNS = 100  # older ones are not drawn
 
-_RUNS = """select * from (select *, row_number() over (partition by "table" order by last_batch desc) as place from t where job = 'silver')
-    where place <= $count order by last_batch"""
+_RUNS = """select * from t where job = 'silver' and run_id in (
+      select run_id from t where job = 'silver' and finished_at is not null group by run_id order by max(finished_at) desc limit $count)
+    order by last_batch"""
 _BROKEN = """select _batch, rule, count(*) as n from (select _batch, unnest(broken_rules) as rule from t where _batch >= $first)
     group by _batch, rule"""
 _LATE = "select _batch, count(*) as n, max(late_by_seconds) as worst from t where _batch >= $first group by _batch"
 _RELEASED = """select released_at, last_batch from t where "table" = 'bronze.transactions' order by release_id desc limit $count"""
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of a chart: a name, and values at times."""
+@dataclass
+class Run:
+    """What one run of silver did, by topic: records in, records to quarantine; late transactions; ages in seconds, None if unknown."""
 
-    name: str
-    times: list[datetime]
-    values: list[float]
+    run_id: str
+    at: datetime
+    taken: Counter[str] = field(default_factory=Counter)
+    quarantined: Counter[str] = field(default_factory=Counter)
+    late: int = 0
+    latest: float = 0.0
+    newest_event_at: datetime | None = None
+    age_in_silver: float | None = None
+    age_in_release: float | None = None
 
 
 @dataclass(frozen=True)
 class Measures:
-    """The lines of every chart: rows a run, percent of them, seconds, seconds."""
+    """The last runs, oldest first, and how many of their records broke each (topic, rule)."""
 
-    volume: list[Line]
-    quarantine_share: list[Line]
-    late_share: list[Line]
-    lateness: list[Line]
-    freshness: list[Line]
+    runs: list[Run]
+    broken: Counter[tuple[str, str]]
+
+    @property
+    def taken(self) -> Counter[str]:
+        """The records that all of these runs took, by topic."""
+        return sum((run.taken for run in self.runs), Counter[str]())
 
 
 def measure(warehouse: Warehouse) -> Measures:
-    """Read what the last runs left behind; lines without points where there is nothing yet."""
-    runs = _runs(warehouse)
-    transactions = runs.get("transactions", [])
-    late = _late(warehouse, transactions)
-    late_share = [_percent(rows, run["input"]) for run, (rows, _) in zip(transactions, late, strict=True)]
-    return Measures(
-        volume=[_line(topic, each, [run["input"] for run in each]) for topic, each in runs.items()],
-        quarantine_share=_quarantine_shares(warehouse, runs),
-        late_share=[_line("late rows", transactions, late_share)],
-        lateness=[_line("largest lateness", transactions, [worst for _, worst in late])],
-        freshness=_freshness(warehouse, transactions),
-    )
-
-
-def _runs(warehouse: Warehouse) -> dict[str, list[Row]]:
-    """The last runs of silver by topic, in the order of their batches."""
-    found: dict[str, list[Row]] = {}
-    for row in warehouse.select(BATCHES, _RUNS, count=RUNS):
-        found.setdefault(row["table"].removeprefix("silver."), []).append(row)
-    return dict(sorted(found.items(), reverse=True))  # transactions first
-
-
-def _quarantine_shares(warehouse: Warehouse, runs: dict[str, list[Row]]) -> list[Line]:
-    """Rows that broke a rule, in percent of the run's rows, for the rules that were broken most."""
-    shares: dict[str, list[float]] = {}
+    """Read what the last runs left behind; no runs where there were none."""
+    rows = warehouse.select(BATCHES, _RUNS, count=RUNS)
+    runs: dict[str, Run] = {}
+    of_topic: dict[str, list[Row]] = {}
+    for row in rows:
+        topic = row["table"].removeprefix("silver.")
+        of_topic.setdefault(topic, []).append(row)
+        run = runs.setdefault(row["run_id"], Run(row["run_id"], row["finished_at"]))
+        run.at = max(run.at, row["finished_at"] or run.at)
+        run.taken[topic] += row["input"] or 0
+        run.quarantined[topic] += row["quarantined"] or 0
+        if topic == "transactions":
+            run.newest_event_at = row["_newest_event_at"]
+    measures = Measures(sorted(runs.values(), key=lambda run: run.at), Counter())
     for table in quarantine.TABLES.values():
-        topic = table.topic
-        of_topic = runs.get(topic, [])
-        if of_topic:
-            for row in warehouse.select(table, _BROKEN, first=of_topic[0]["first_batch"]):
-                place = _place(of_topic, row["_batch"])
-                if place is not None:
-                    line = shares.setdefault(f"{topic} {row['rule']}", [0.0] * len(of_topic))
-                    line[place] += _percent(row["n"], of_topic[place]["input"])
-    worst = sorted(shares, key=lambda name: (-sum(shares[name]), name))[:MOST_LINES]
-    return [_line(name, runs[name.split(" ")[0]], shares[name]) for name in worst]
+        for broken in _since(warehouse, table, _BROKEN, of_topic.get(table.topic, [])):
+            measures.broken[table.topic, broken["rule"]] += broken["n"]
+    transactions = of_topic.get("transactions", [])
+    for late in _since(warehouse, TRANSACTIONS_LATE, _LATE, transactions):
+        if found := _run_of(transactions, late["_batch"]):
+            run = runs[found["run_id"]]
+            run.late, run.latest = run.late + late["n"], max(run.latest, float(late["worst"] or 0))
+    _add_ages(warehouse, runs, transactions)
+    return measures
 
 
-def _late(warehouse: Warehouse, runs: list[Row]) -> list[tuple[int, float]]:
-    """For each run, how many rows were late and by how much at most, in seconds."""
-    late = [(0, 0.0)] * len(runs)
-    if runs:
-        for row in warehouse.select(TRANSACTIONS_LATE, _LATE, first=runs[0]["first_batch"]):
-            place = _place(runs, row["_batch"])
-            if place is not None:
-                late[place] = (late[place][0] + row["n"], max(late[place][1], float(row["worst"] or 0)))
-    return late
+def _since(warehouse: Warehouse, table: Table, sql: str, runs: list[Row]) -> list[Row]:
+    """What SQL says of a table, of the batches of some runs on."""
+    return warehouse.select(table, sql, first=runs[0]["first_batch"]) if runs else []
 
 
-def _freshness(warehouse: Warehouse, runs: list[Row]) -> list[Line]:
-    """The age of the newest transaction when silver had it, and when it was released, in seconds."""
-    known = [run for run in runs if run["_newest_event_at"] is not None and run["finished_at"] is not None]
-    ages = [(run["finished_at"] - run["_newest_event_at"]).total_seconds() for run in known]
-    lines = [_line("in silver", known, ages)]
-    released: list[tuple[datetime, float]] = []
-    for release in reversed(warehouse.select(RELEASES, _RELEASED, count=RUNS) if known else []):
-        place = _place(known, release["last_batch"] or 0)
-        if place is not None:
-            age = release["released_at"] - known[place]["_newest_event_at"]
-            released.append((release["released_at"], age.total_seconds()))
-    return [*lines, Line("in a release", [at for at, _ in released], [age for _, age in released])]
+def _add_ages(warehouse: Warehouse, runs: dict[str, Run], rows: list[Row]) -> None:
+    """How old the newest transaction was when silver had it, and when it was first released."""
+    for run in runs.values():
+        if run.newest_event_at is not None:
+            run.age_in_silver = (run.at - run.newest_event_at).total_seconds()
+    for release in warehouse.select(RELEASES, _RELEASED, count=RUNS) if rows else []:
+        found = _run_of(rows, release["last_batch"] or 0)
+        if found and (run := runs[found["run_id"]]).newest_event_at is not None:
+            run.age_in_release = (release["released_at"] - run.newest_event_at).total_seconds()
 
 
-def _place(runs: list[Row], batch: int) -> int | None:
+def _run_of(rows: list[Row], batch: int) -> Row | None:
     """Which of the runs took a batch."""
-    place = bisect_left(runs, batch, key=lambda run: run["last_batch"])
-    return place if place < len(runs) and runs[place]["first_batch"] <= batch else None
-
-
-def _percent(part: int, whole: int | None) -> float:
-    return 100 * part / whole if whole else 0.0
-
-
-def _line(name: str, runs: Iterable[Row], values: Iterable[float]) -> Line:
-    points = [(run["finished_at"], value) for run, value in zip(runs, values, strict=True) if run["finished_at"] is not None]
-    return Line(name, [at for at, _ in points], [value for _, value in points])
+    place = bisect_left(rows, batch, key=lambda row: row["last_batch"])
+    return rows[place] if place < len(rows) and rows[place]["first_batch"] <= batch else None

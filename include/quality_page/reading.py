@@ -1,6 +1,7 @@
 """Reading Delta for the page: small answers to SQL, without Spark, and a line of text in place of an error."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from string import Template
 from typing import Any
@@ -16,10 +17,11 @@ Row = dict[str, Any]
 
 @dataclass
 class Warehouse:
-    """The tables of one home. What cannot be read is told in `problems` and has no rows."""
+    """The tables of one home. What cannot be read is named in `unreadable`, with words in `problems`, and has no rows."""
 
     settings: Settings
     problems: list[str] = field(default_factory=list)
+    unreadable: set[str] = field(default_factory=set)
 
     def select(self, table: Table, sql: str, **words: object) -> list[Row]:
         """The answer to DataFusion SQL about a table, which it calls `t`; nothing where the table does not exist yet.
@@ -38,10 +40,26 @@ class Warehouse:
         except Exception as error:  # whatever is wrong with one table, the page shows the others
             log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
             log.debug("", exc_info=True)
+            self.unreadable.add(table.name)
             problem = f"{table.name} cannot be read ({type(error).__name__}), expected a Delta table at {path}: see the API server's log"
             if problem not in self.problems:
                 self.problems.append(problem)
             return []
+
+    def sizes(self, table: Table, versions: Iterable[int]) -> dict[int, int]:
+        """The bytes of a table's files at some versions, by its log alone; versions whose log is gone are left out."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        found: dict[int, int] = {}
+        for version in versions:
+            try:
+                files = pa.table(DeltaTable(str(table.path(self.settings)), version=version).get_add_actions(flatten=True))
+                found[version] = sum(files["size_bytes"].to_pylist())
+            except (DeltaError, OSError) as error:
+                log.debug("%s version %d: %s", table.name, version, first_line(error))
+        return found
 
 
 def _literal(value: object) -> str:

@@ -5,12 +5,11 @@ from urllib.parse import quote
 
 from include.orchestration.defaults import dag_of_run
 from include.quality_page.reading import Row, Warehouse
-from spark_jobs.control.verdicts import Decision, Verdict, read_verdict
-from spark_jobs.lake.ddl import parse_columns
-from spark_jobs.lake.tables import BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
+from include.quality_page.status import read_decisions
+from spark_jobs.control.verdicts import Verdict, read_verdict
+from spark_jobs.lake.tables import BY_NAME, QUALITY_RESULTS
 
 RUNS_SHOWN = 20
-DECISIONS_READ = 1000
 _QUOTED = "'...'"
 
 _NEWEST = """select * from (select *, row_number() over (partition by "table" order by _judged_at desc) as place from t)
@@ -39,33 +38,12 @@ def of_run(warehouse: Warehouse, run_id: str) -> list[Verdict]:
     return sorted(verdicts, key=lambda each: (each.success, order.index(each.table) if each.table in order else -1))
 
 
-def batches_of_run(warehouse: Warehouse, run_id: str) -> list[Row]:
-    """What the jobs of one run did: rows of control.batches."""
-    return warehouse.select(BATCHES, "select * from t where run_id = $run_id order by finished_at limit 1000", run_id=run_id)
-
-
-def newest_release(warehouse: Warehouse) -> Row | None:
-    """Number and time of the newest release."""
-    sql = "select release_id, max(released_at) as released_at from t group by release_id order by release_id desc limit 1"
-    return next(iter(warehouse.select(RELEASES, sql)), None)
-
-
-def explain_command(table: str) -> str | None:
-    """The command that says what made a cell of a gold table, with its keys to be filled in; None for tables of other layers."""
-    if not table.startswith("gold."):
-        return None
-    kinds = {name: kind for name, kind, _ in parse_columns(BY_NAME[table].ddl)}
-    keys = [f"{key} = {'...' if kinds[key] in ('int', 'bigint') else _QUOTED}" for key in BY_NAME[table].keys]
-    return f'.venv/bin/python -m spark_jobs.run explain --table {table} --where "{" and ".join(keys)}"'
-
-
 def dag_run_path(run_id: str) -> str | None:
     """The address of a DAG run below Airflow's; None for the run id of a job that was started by hand."""
     return None if re.fullmatch("[0-9a-f]{32}", run_id) else f"dags/{dag_of_run(run_id)}/runs/{quote(run_id, safe='')}"
 
 
 def _verdicts(warehouse: Warehouse, rows: list[Row]) -> list[Verdict]:
-    sql = "select * from t order by decided_at desc limit $count"
     is_some_closed = not all(row["success"] for row in rows)
-    decisions = [Decision(**row) for row in warehouse.select(DECISIONS, sql, count=DECISIONS_READ)] if is_some_closed else []
+    decisions = read_decisions(warehouse) if is_some_closed else []
     return [read_verdict(row, decisions) for row in rows]

@@ -1,4 +1,4 @@
-"""Reading releases: all tables of one moment, in Python or by SQL (`make sql`). Needs no Spark."""
+"""Reading releases: all tables at one point, in Python or by SQL (`make sql`). Needs no Spark."""
 
 from include.reader.release import ReleaseReader, open_release
 from include.reader.statements import QueryError

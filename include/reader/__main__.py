@@ -64,7 +64,7 @@ class Prompt:
         self.settings = settings
         self.is_person = is_person
         self.reader = self._open(release)
-        self._told = self.reader.release_id
+        self._announced = self.reader.release_id
 
     def talk(self) -> None:
         """Read from a person, who may continue after an error. History is kept for this session only."""
@@ -75,7 +75,7 @@ class Prompt:
         text = ""
         while True:
             if not text:
-                self._tell_of_newer()
+                self._announce_newer()
             try:
                 text = self.take(text + input("     ...> " if text else f"release {self.reader.release_id}> ") + "\n")
             except EOFError:
@@ -147,11 +147,11 @@ class Prompt:
         release = self.reader.release
         return f"Release {release.release_id} of {release.released_at:%Y-%m-%d %H:%M:%S} UTC, {len(release.versions)} tables"
 
-    def _tell_of_newer(self) -> None:
+    def _announce_newer(self) -> None:
         newest = newest_release(self.settings).release_id
-        if newest > self._told:
+        if newest > self._announced:
             print(f"Release {newest} is out: \\release goes there.")
-            self._told = newest
+            self._announced = newest
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from include.reader.statements import QueryError, check_query
+from spark_jobs import control
+from spark_jobs.lake.tables import CONTROL, CORRECTIONS
 from spark_jobs.releases import archive, retention
 from spark_jobs.releases.releases import Release
 from spark_jobs.runtime.settings import Settings
@@ -73,7 +75,16 @@ class ReleaseReader:
                 session.register("whole", self.table(name))
                 session.execute(_VIEW.substitute(name=name, last_batch=last_batch))
                 session.execute("drop table whole")  # the view holds on to it
+        self._add_control(session)
         return session
+
+    def _add_control(self, session: QueryBuilder) -> None:
+        """The control tables, as they are at the first query. Corrections are left out: they hold values of persons."""
+        session.execute("create schema control")
+        for table in CONTROL:
+            path = str(table.path(self.settings))
+            if table != CORRECTIONS and DeltaTable.is_deltatable(path):
+                control.register(session, table.name, DeltaTable(path), table)
 
 
 def open_release(settings: Settings, release_id: int | None = None) -> ReleaseReader:

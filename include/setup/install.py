@@ -84,7 +84,10 @@ def install_python_packages(locks: Sequence[str]) -> None:
     uv = find_uv()
     if not (VENV / "bin/python").exists():
         run([*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(VENV)])
-    run([*uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(VENV / "bin/python"), *map(str, files)])
+    count = sum(len(re.findall(r"^[\w.-]+(?:\[.*\])?==", file.read_text(), re.MULTILINE)) for file in files)
+    print(f"setup: installing {count} Python packages into .venv (2 GB on disk; the download takes most of the time)", flush=True)
+    sync = [*uv, "pip", "sync", "--require-hashes", "--python", str(VENV / "bin/python"), *map(str, files)]
+    run(sync, shows_progress=sys.stderr.isatty())
     stamp.write_text(wanted)
 
 
@@ -135,7 +138,9 @@ def archive_classes() -> None:
     locks = [LOCKS["spark"], LOCKS["kafka"], ROOT / "requirements.txt"]
     made_of = [java.encode(), *(lock.read_bytes() for lock in locks), str(VENV).encode()]
     wanted = hashlib.sha256(b"".join(made_of)).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
+    failed = f"{wanted}: could not be made"
+    found = stamp.read_text() if stamp.exists() else ""
+    if found == failed or (found == wanted and archive.exists()):
         return
     print("setup: archiving Spark's classes for quicker starts (once, about a minute)", flush=True)
     archive.unlink(missing_ok=True)
@@ -143,7 +148,7 @@ def archive_classes() -> None:
         run([str(VENV / "bin/python"), "-m", "include.setup.class_archive", str(archive)])
     except SetupError as error:
         print(f"setup: no class archive, jobs will start more slowly: {error}", file=sys.stderr)
-    stamp.write_text(wanted)
+    stamp.write_text(wanted if archive.exists() else failed)
 
 
 def java_command() -> str:
@@ -191,11 +196,12 @@ def sha256(file: Path) -> str | None:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else None
 
 
-def run(command: Sequence[str]) -> None:
+def run(command: Sequence[str], *, shows_progress: bool = False) -> None:
     """Run a command; raises SetupError, after the command's output, when it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    output = None if shows_progress else subprocess.PIPE
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output and subprocess.STDOUT, text=True, cwd=ROOT)
     if done.returncode != 0:
-        print(done.stdout, file=sys.stderr)
+        print(done.stdout or "", file=sys.stderr)
         raise SetupError(f"this failed, its output is above (is there a network?): {' '.join(command)}")
 
 

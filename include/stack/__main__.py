@@ -20,9 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
     try:
         if command == "up":
-            up(tell=_say)
+            up(report=_say)
         elif command == "down":
-            down(tell=_say)
+            down(report=_say)
         else:
             for name, value in status().items():
                 _say(f"{name}={value}")

@@ -82,7 +82,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "API_AUTH__JWT_SECRET_CMD": _read_command(folder / "jwt.secret"),
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "DAG_PROCESSOR__REFRESH_INTERVAL": "30",  # lists the folder: a new file is found at once
-        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",  # parsing all files costs 4 s of processor time
+        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # parsing all files costs 4 s of processor time
         "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "120",
         # A task that died with the Airflow before (make down, a crash) is found within the minute, not after five.
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",

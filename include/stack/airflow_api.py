@@ -31,7 +31,7 @@ class AirflowApi:
 
     def has_dag(self, dag_id: str) -> bool:
         """Whether the dag-processor has found this DAG."""
-        return self._call("GET", f"/dags/{dag_id}", missing_is_fine=True) is not None
+        return self._call("GET", f"/dags/{dag_id}", fine=httpx.codes.NOT_FOUND) is not None
 
     def import_errors(self) -> list[str]:
         """One line for each DAG file that could not be read."""
@@ -39,8 +39,9 @@ class AirflowApi:
         return [f"{error['filename']}: {error['stack_trace'].strip().splitlines()[-1]}" for error in errors]
 
     def unpause(self, dag_id: str) -> None:
-        """Let the scheduler run this DAG."""
-        self._call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+        """Let the scheduler run this DAG. Its file is parsed at once: what watches for its assets starts then."""
+        dag = self._call("PATCH", f"/dags/{dag_id}", {"is_paused": False}) or {}
+        self._call("PUT", f"/parseDagFile/{dag['file_token']}", fine=httpx.codes.CONFLICT)  # conflict: was asked for already
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run with params; returns its id."""
@@ -61,14 +62,14 @@ class AirflowApi:
         tasks = (self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100") or {})["task_instances"]
         return {str(task["task_id"]): task["state"] for task in tasks}
 
-    def wait_for_run(self, dag_id: str, run_id: str, patience: float, tell: Callable[[str], None] = lambda _: None) -> str:
+    def wait_for_run(self, dag_id: str, run_id: str, patience: float, report: Callable[[str], None] = lambda _: None) -> str:
         """Poll until a run has ended and return its state; tells each task's changes. Raises LedgerError after `patience` seconds."""
         deadline, known = time.monotonic() + patience, dict[str, str | None]()
         while True:
             state, tasks = self.run_state(dag_id, run_id), self.task_states(dag_id, run_id)
             for task, task_state in tasks.items():
                 if task_state and known.get(task) != task_state:
-                    tell(f"{dag_id}.{task}: {task_state}")
+                    report(f"{dag_id}.{task}: {task_state}")
             known = tasks
             if state in FINAL_STATES:
                 return state
@@ -76,15 +77,15 @@ class AirflowApi:
                 raise LedgerError(f"run {run_id} of {dag_id} is still {state} after {patience:.0f} s: {tasks}")
             time.sleep(1)
 
-    def _call(self, method: str, path: str, body: object = None, missing_is_fine: bool = False) -> dict[str, Any] | None:
+    def _call(self, method: str, path: str, body: object = None, fine: int | None = None) -> dict[str, Any] | None:
         if "Authorization" not in self._client.headers:
             self.log_in()
         answer = self._client.request(method, f"/api/v2{path}", json=body)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self.log_in()
             answer = self._client.request(method, f"/api/v2{path}", json=body)
-        if answer.status_code == httpx.codes.NOT_FOUND and missing_is_fine:
+        if answer.status_code == fine:
             return None
         if answer.is_error:
             raise LedgerError(f"Airflow answered {answer.status_code} to {method} {path}: {' '.join(answer.text.split())[:300]}")
-        return dict(answer.json())
+        return dict(answer.json() or {})

@@ -41,13 +41,13 @@ def stack_folder(home: Path) -> Path:
 
 
 @contextmanager
-def only_one(home: Path, tell: Callable[[str], None]) -> Iterator[None]:
+def only_one(home: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Let one `up` or `down` of a home work at a time; the kernel frees the lock however the holder ends."""
     with open(stack_folder(home) / ".lock", "w") as lock:
         try:
             flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            tell(f"waiting for another up or down of {home}")
+            report(f"waiting for another up or down of {home}")
             flock(lock, LOCK_EX)
         yield
 

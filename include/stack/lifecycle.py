@@ -24,11 +24,13 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.masking import mask_url
 from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS)
 
 
-def up(environ: Mapping[str, str] = os.environ, tell: Tell = print, when_kafka_is_up: Callable[[Settings], None] | None = None) -> Settings:
+def up(
+    environ: Mapping[str, str] = os.environ, report: Report = print, when_kafka_is_up: Callable[[Settings], None] | None = None
+) -> Settings:
     """Start what does not run yet and return the settings as they now take effect.
 
     Parts that this call started are stopped again when it fails or is interrupted. `when_kafka_is_up` is called as soon as
@@ -37,19 +39,19 @@ def up(environ: Mapping[str, str] = os.environ, tell: Tell = print, when_kafka_i
     """
     settings = read_settings(environ)
     home = settings.home
-    with only_one(home, tell):
+    with only_one(home, report):
         running = {part for part in PARTS if find_part(home, part)}
         try:
             check_airflow_port(settings)
             outside_kafka = set_outside(environ, "LEDGER_KAFKA_BOOTSTRAP", kafka.own_bootstrap(home))
             outside_postgres = set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home))
-            metadata_url = _start_services(home, outside_kafka, outside_postgres, tell)
+            metadata_url = _start_services(home, outside_kafka, outside_postgres, report)
             port = _airflow_port(settings)
             write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
             settings = read_settings({**environ, **({} if outside_postgres else {"LEDGER_POSTGRES_URL": ""})})
             if when_kafka_is_up:
                 when_kafka_is_up(settings)
-            _start_airflow(settings, metadata_url, port, environ, tell)
+            _start_airflow(settings, metadata_url, port, environ, report)
         except BaseException:
             stop_parts(home, {*PARTS, airflow.MIGRATION} - running, lambda _: None)
             if not find_all(home):
@@ -58,14 +60,14 @@ def up(environ: Mapping[str, str] = os.environ, tell: Tell = print, when_kafka_i
     return settings
 
 
-def down(environ: Mapping[str, str] = os.environ, tell: Tell = print) -> None:
+def down(environ: Mapping[str, str] = os.environ, report: Report = print) -> None:
     """Stop everything that was started for this home, whatever the other settings say. Nothing running is fine."""
     home = home_of(environ)
     if not (home / "stack").exists():
-        tell(f"nothing runs for {home}")
+        report(f"nothing runs for {home}")
         return
-    with only_one(home, tell):
-        stop_parts(home, None, tell)
+    with only_one(home, report):
+        stop_parts(home, None, report)
         remove_endpoints(home)
 
 
@@ -103,7 +105,7 @@ def check_airflow_port(settings: Settings) -> None:
         raise LedgerError(f"port {port} (LEDGER_AIRFLOW_PORT) is taken by another process: stop that one, or set another port")
 
 
-def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str | None, tell: Tell) -> str:
+def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str | None, report: Report) -> str:
     """Kafka and Postgres side by side; returns the address of Airflow's metadata database, password included."""
     stack_folder(home)
     database = None if outside_postgres else postgres.launch(home)
@@ -114,18 +116,18 @@ def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str
     if database:
         postgres.wait(home, database)
     postgres.make_tables(outside_postgres or postgres.own_url(home, with_password=True) or "")
-    tell(f"Postgres: {mask_url(outside_postgres or postgres.own_url(home) or '')}")
+    report(f"Postgres: {mask_url(outside_postgres or postgres.own_url(home) or '')}")
     if outside_kafka and not kafka.answers(outside_kafka, 10):
         raise LedgerError(f"Kafka at {outside_kafka} (LEDGER_KAFKA_BOOTSTRAP) is not reachable: no broker answered within 10 s")
     if broker:
         kafka.wait(home, broker)
     bootstrap = outside_kafka or kafka.own_bootstrap(home) or ""
     ensure_topics(bootstrap)
-    tell(f"Kafka: {bootstrap}")
+    report(f"Kafka: {bootstrap}")
     return outside_postgres or postgres.own_url(home, "airflow", with_password=True) or ""
 
 
-def _start_airflow(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str], tell: Tell) -> None:
+def _start_airflow(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str], report: Report) -> None:
     home = settings.home
     wanted = airflow.environment(settings, metadata_url, port, environ)
     migration = airflow.migrate(home, wanted, metadata_url)
@@ -133,7 +135,7 @@ def _start_airflow(settings: Settings, metadata_url: str, port: int, environ: Ma
         airflow.wait_for_migration(home, migration, metadata_url)
     airflow.launch(home, wanted)
     airflow.wait(home, port)
-    tell(f"Airflow: http://{HOST}:{port} (user {airflow.USER}, password in {airflow.password_file(home)})")
+    report(f"Airflow: http://{HOST}:{port} (user {airflow.USER}, password in {airflow.password_file(home)})")
 
 
 def _airflow_port(settings: Settings) -> int:

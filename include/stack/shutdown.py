@@ -12,7 +12,7 @@ from include.stack.processes import find_all, find_part, stop, wait_for_end
 DRIVERS_SECONDS = 20  # for a stream to finish its micro-batch
 
 
-def stop_parts(home: Path, parts: Collection[str] | None, tell: Callable[[str], None]) -> None:
+def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str], None]) -> None:
     """Stop parts (None: all) with everything they started: Airflow, then Spark drivers, then the rest, then the services."""
     begun, everything = time.monotonic(), find_all(home, parts)
     services = [process for part in (kafka.PART, postgres.PART) if (process := _chosen(home, part, parts))]
@@ -22,10 +22,10 @@ def stop_parts(home: Path, parts: Collection[str] | None, tell: Callable[[str], 
     if orchestration:
         # A scheduler waits for its tasks and these for their drivers, so do not wait long: a kill is safe, they keep no data.
         stop(orchestration, patience=4)
-        tell(f"stopped Airflow ({len(orchestration)} processes)")
+        report(f"stopped Airflow ({len(orchestration)} processes)")
     if spark:
         _stop_drivers(spark)
-        tell(f"stopped Spark ({len(spark)} processes)")
+        report(f"stopped Spark ({len(spark)} processes)")
     broker = next((process for process in services if process.name() == "java"), None)
     if broker:
         broker.terminate()
@@ -33,15 +33,15 @@ def stop_parts(home: Path, parts: Collection[str] | None, tell: Callable[[str], 
         postgres.stop_gently(home)
     stop(services, patience=30)
     for process in services:
-        tell(f"stopped {'Kafka' if process is broker else 'Postgres'}")
+        report(f"stopped {'Kafka' if process is broker else 'Postgres'}")
     left = find_all(home, parts)
     if left:
         stop(left, patience=3)
-        tell(f"stopped {len(left)} more processes")
+        report(f"stopped {len(left)} more processes")
     if not everything and not left:
-        tell(f"nothing runs for {home}")
+        report(f"nothing runs for {home}")
     else:
-        tell(f"all of {home} is stopped ({time.monotonic() - begun:.1f} s)")
+        report(f"all of {home} is stopped ({time.monotonic() - begun:.1f} s)")
 
 
 def _chosen(home: Path, part: str, parts: Collection[str] | None) -> psutil.Process | None:

@@ -80,10 +80,10 @@ def _example(table: Table, columns: Sequence[str], rows: Sequence[Row]) -> str:
         return f"{keys}: found {'; '.join(changes)}"
     rest = [name for name in columns if name not in table.keys]
     times = {name: sum(row[name] for row in rows) for name in ("_expected", "_found")}
-    told = "; ".join(
+    details = "; ".join(
         ", ".join(f"{name} {value}" for name, value in zip(columns, row["shown"], strict=True) if name in rest) for row in rows
     )
-    return f"{keys}: found {_times(times['_found'])}, expected {_times(times['_expected'])}: {told}"
+    return f"{keys}: found {_times(times['_found'])}, expected {_times(times['_expected'])}: {details}"
 
 
 def _times(count: int) -> str:

@@ -1,9 +1,8 @@
 """The job behind `run audit`: recomputes silver and gold from bronze and compares them with the stored rows, table by table.
 
-Reads pinned versions and holds no table's lease meanwhile, so that the pipeline goes on. Writes its result only, to control.audits.
+Reads pinned versions and holds no table's lease meanwhile, so the pipeline continues. Writes its result only, to control.audits.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,8 +19,8 @@ from spark_jobs.audit.snapshot import Snapshot
 from spark_jobs.lake.tables import AUDITS, BRONZE, BY_NAME
 from spark_jobs.lake.topics import EVENTS, VERSIONS
 from spark_jobs.runtime.errors import AuditDifference
-from spark_jobs.runtime.masking import mask_error
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import print_masked
 
 Expected = Iterator[tuple[str, DataFrame]]
 
@@ -32,24 +31,24 @@ def run(spark: SparkSession, settings: Settings, audited: Snapshot, run_id: str)
     Raises AuditDifference, which names the tables and the first row, where any differs.
     """
     begun, at = monotonic(), datetime.now(UTC)
-    _tell(_head(audited))
+    print_masked(_head(audited))
     compared: dict[str, Comparison] = {}
     rows = []
     for name, expected in _expected(spark, settings, audited):
         if name not in audited.tables:
-            _tell(f"{name}: release {audited.release and audited.release.release_id} has no such table, not compared")
+            print_masked(f"{name}: release {audited.release and audited.release.release_id} has no such table, not compared")
             continue
         since, pinned = monotonic(), audited.tables[name]
         found = compared[name] = compare(spark, BY_NAME[name], expected, read(spark, pinned))
         seconds = monotonic() - since
-        _tell(f"{name}: {found.rows} rows, {found.differences} differences{_kinds(found)}, {seconds:.1f} s")
+        print_masked(f"{name}: {found.rows} rows, {found.differences} differences{_kinds(found)}, {seconds:.1f} s")
         for example in found.examples:
-            _tell(f"  {example}")
+            print_masked(f"  {example}")
         facts = {"table": name, "version": pinned.version, "rows": found.rows, "missing": found.missing, "unexpected": found.unexpected}
         facts |= {"examples": list(found.examples), "seconds": Decimal(f"{seconds:.3f}"), "audited_at": at}
         rows.append(facts | {"run_id": run_id, "release_id": audited.release.release_id if audited.release else None})
     control.append(settings, AUDITS, rows)
-    _tell(f"{len(compared)} tables, {sum(each.rows for each in compared.values())} rows in {monotonic() - begun:.1f} s")
+    print_masked(f"{len(compared)} tables, {sum(each.rows for each in compared.values())} rows in {monotonic() - begun:.1f} s")
     if different := {name: each for name, each in compared.items() if each.differences}:
         raise AuditDifference(_message(different, audited))
 
@@ -62,12 +61,12 @@ def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Exp
             continue  # a release from before there was this topic
         begun = monotonic()
         judged = judged_rows(spark, settings, audited, topic).localCheckpoint()
-        _tell(f"{topic.bronze.name}: {judged.count()} rows judged, {monotonic() - begun:.1f} s")
+        print_masked(f"{topic.bronze.name}: {judged.count()} rows judged, {monotonic() - begun:.1f} s")
         silver = tables_of(spark, judged, topic, settings.allowed_lateness_seconds)
         yield from silver.items()
         made[topic.silver.name] = silver[topic.silver.name]
     if not audited.read:
-        _tell("gold has never run: nothing of it to compare")
+        print_masked("gold has never run: nothing of it to compare")
         return
     t, c, a = (_as_read_by_gold(spark, settings, audited, name, made) for name in ("transactions", "customers", "accounts"))
     yield from queries.gold(spark, transactions=t, customers=c, accounts=a, large_credit=str(settings.large_credit)).items()
@@ -78,7 +77,7 @@ def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot,
     table = BY_NAME[f"silver.{topic}"]
     if snapshot.is_read(settings, audited, table):
         return made[table.name]
-    _tell(f"gold has read version {audited.read[table.name]} of {table.name}, not the present one: gold is compared with that version")
+    print_masked(f"gold has read version {audited.read[table.name]} of {table.name}, not the newest: gold is compared with that one")
     return read(spark, snapshot.Pinned(str(table.path(settings)), audited.read[table.name])).localCheckpoint()
 
 
@@ -93,14 +92,8 @@ def _kinds(found: Comparison) -> str:
 
 def _message(different: Mapping[str, Comparison], audited: Snapshot) -> str:
     names = ", ".join(f"{name} ({each.differences})" for name, each in different.items())
-    first, told = next((name, each.examples[0]) for name, each in different.items())
+    first, example = next((name, each.examples[0]) for name, each in different.items())
     to_do = "rebuild the times of these rows from bronze with run backfill --start TIME --end TIME"
     if audited.release:
         to_do = "a release cannot be mended: audit the tables as they are now, and run backfill if these differ, too"
-    return f"found rows that are not what bronze says in {names}, expected none; the first, of {first}: {told}; {to_do}"
-
-
-def _tell(line: str) -> None:
-    """A line of the command's output, masked like a log."""
-    sys.stdout.write(f"{mask_error(line)}\n")
-    sys.stdout.flush()
+    return f"found rows that are not what bronze says in {names}, expected none; the first, of {first}: {example}; {to_do}"

@@ -1,4 +1,4 @@
-"""Every bronze row judged once more: by the rules, and with the correction, by which it was judged last.
+"""Every bronze row judged again: by the rules, and with the correction, by which it was judged last.
 
 That is the set of its batch, until a backfill of its time or a re-drive judged it again. A correction counts for rows that a re-drive,
 or a backfill, has judged after it was given.
@@ -119,8 +119,8 @@ def _verdict(settings: Settings, topic: Topic, version: str) -> tuple[str, str]:
     names = [f"if(coalesce({rule.holds}, false), null, {_literal(rule.name)})" for rule in others]
     broken = f"""if(coalesce({parseable.holds}, false), cast(array_compact(array({", ".join(names)})) as array<string>),
         array({_literal(parseable.name)}))"""
-    told = {_literal(rule.name): _found(rule.field, topic.names) for rule in (parseable, *others)}
-    found = [f"if(array_contains(broken_rules, {name}), concat({name}, ': found ', {text}), null)" for name, text in told.items()]
+    found_by_rule = {_literal(rule.name): _found(rule.field, topic.names) for rule in (parseable, *others)}
+    found = [f"if(array_contains(broken_rules, {name}), concat({name}, ': found ', {text}), null)" for name, text in found_by_rule.items()]
     unknown = f"array_except(json_object_keys(_text), array({', '.join(map(_literal, topic.names))}))"
     extra = f"if(is_json_object and size({unknown}) > 0, concat('unknown fields: ', left(concat_ws(', ', {unknown}), {_LONGEST})), null)"
     return broken, f"if(size(broken_rules) > 0, concat_ws('; ', {', '.join(found)}, {extra}), null)"

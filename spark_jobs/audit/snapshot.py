@@ -39,7 +39,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a backfill: it judged the rows of [start, end) once more, of each topic by these rules."""
+    """A step of a backfill: it judged the rows of [start, end) again, those of each topic by these rules."""
 
     start: datetime
     end: datetime

@@ -1,6 +1,6 @@
 """The job behind `run accept`: an operator accepts that offsets are lost, that a topic was replaced, or that one record is left out.
 
-Needs no Spark. Works while the ingestion runs and is refused: what is accepted stands in the control tables, where its next try finds it.
+Needs no Spark. Works while the ingestion runs and is refused: it is recorded in control tables, where the next try finds it.
 """
 
 import logging

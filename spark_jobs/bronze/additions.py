@@ -1,6 +1,6 @@
 """Rows that no stream brings to bronze, but a replay or an import: their batch number, and how they get there, in one commit.
 
-`_batch` is counted by the table, whoever writes it. The stream's own transaction identifier (`STREAM`) tells how many batches it
+`_batch` is counted by the table, whoever writes it. The stream's own transaction identifier (`STREAM`) says how many batches it
 has written; what others added in between raises the numbers of its batches (`batch_offset`), so that they never fall, and a batch that it
 has planned but not written yet takes the next free number whenever it comes.
 """
@@ -48,7 +48,7 @@ def batch_offset(settings: Settings, table: Table) -> int:
 
 @contextmanager
 def open_spool(settings: Settings, table: Table) -> Iterator["Spool"]:
-    """A spool that leaves nothing behind, however the process ends."""
+    """A spool that leaves no file on the disk, however the process ends."""
     with TemporaryFile(dir=settings.warehouse) as file:
         yield Spool(file, table)
 

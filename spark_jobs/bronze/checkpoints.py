@@ -49,7 +49,7 @@ def resume_offsets(settings: Settings, table: Table, topic: str) -> tuple[str, P
     """The `_topic` of the records of a topic, and from which offset on the stream brings those of each partition by itself.
 
     That is, if it is started without options; of a partition that is not named it brings all. Where there is no checkpoint to go
-    on from: behind bronze's last record. Raises LedgerError when the topic is another than bronze knows.
+    on from: after bronze's last record. Raises LedgerError when the topic is another than bronze knows.
     """
     state = find_resume_state(settings, table, topic)
     if state.refusal and state.refusal.replacement:

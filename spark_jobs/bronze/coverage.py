@@ -20,7 +20,7 @@ _AMONG = "from t where _topic = '$topic' and _partition = $partition and _offset
 _COUNT = Template(f"select count(distinct _offset) as n {_AMONG}")
 _PLACES = Template(f"select distinct _offset, _batch {_AMONG} order by _offset")
 _EDGE = Template(
-    "select coalesce(max(_offset) filter (where _timestamp < arrow_cast('$time', '$kind')), -1) + 1 as behind, "
+    "select coalesce(max(_offset) filter (where _timestamp < arrow_cast('$time', '$kind')), -1) + 1 as following, "
     "min(_offset) filter (where _timestamp >= arrow_cast('$time', '$kind')) as since "
     "from t where _topic = '$topic' and _partition = $partition"
 )
@@ -57,12 +57,12 @@ class Coverage:
         return np.setdiff1d(np.arange(first, end), places["_offset"].to_numpy())
 
     def edge(self, partition: int, time: datetime) -> tuple[int, int | None]:
-        """The offset behind the last one that bronze holds from before a time, and the first one from then on."""
+        """The offset after the last one that bronze holds from before a time, and the first one from then on."""
         found = self._ask(self._bronze, _EDGE, partition, time=time.astimezone(UTC).isoformat(), kind=_MOMENT).to_pylist()[0]
-        return found["behind"], found["since"]
+        return found["following"], found["since"]
 
     def former_batches(self, partition: int, missing: Offsets, skipped: Iterable[range]) -> dict[int, int]:
-        """The batch of each of these missing offsets that silver has processed already: it must not come to silver once more.
+        """The batch of each of these missing offsets that silver has processed already: silver must not take it again.
 
         Silver names every event, but of versions only those that it keeps, and refused rows. Of their other records it has
         processed those that lie before a processed one, unless they were never in bronze (`skipped`); these get the batch of the

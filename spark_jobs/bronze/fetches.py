@@ -27,7 +27,7 @@ _OUT_OF_RANGE = 1
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a fetch brought. `end`: the offset behind the last record of a transaction that is decided."""
+    """What a fetch brought. `end`: the offset after the last record of a transaction that is decided."""
 
     batches: list[RecordBatch]
     aborted: deque[tuple[int, int]]  # first offset, producer
@@ -94,8 +94,8 @@ class Fetches:
         return self._connections[leader]
 
     def _read(self, answer: memoryview, partition: int, offset: int) -> _Answer:
-        (error,) = struct.unpack_from(">h", answer, 8)  # behind correlation id and throttle time
-        at = 18  # behind the session's id and the number of topics
+        (error,) = struct.unpack_from(">h", answer, 8)  # after correlation id and throttle time
+        at = 18  # after the session's id and the number of topics
         if not error:
             at += 2 + len(self._topic.encode()) + 4
             _, error, _, end, _ = _PARTITION.unpack_from(answer, at)

@@ -17,22 +17,22 @@ log = logging.getLogger(__name__)
 Hole = dict[str, Any]  # _partition, first_offset, last_offset
 _AT_ONCE = 1_000_000  # offsets
 _PLACE = ("_topic", "_partition", "first_offset", "last_offset")
-_TOLD = 10
+_LISTED = 10
 
 
 def find_lost(settings: Settings, table: Table, label: str, resumes: Positions, begins: Positions) -> list[Hole]:
     """The offsets between where the stream resumes and what Kafka still has, is not in bronze, and is no recorded hole.
 
-    Markers of transactions are offsets without a record; where Kafka has removed them nothing tells them from lost records.
+    Markers of transactions are offsets without a record; where Kafka has removed them nothing distinguishes them from lost records.
     """
     gone = {int(number): range(resumes.get(number, 0), begin) for number, begin in begins.items() if begin > resumes.get(number, 0)}
     if not gone:
         return []
-    held, accepted = Coverage(settings, table, label), recorded(settings, table, label)
+    coverage, accepted = Coverage(settings, table, label), recorded(settings, table, label)
     found = []
     for number, offsets in gone.items():
         known = [range_of(hole) for hole in accepted if hole["_partition"] == number]
-        for part in _without(_lacking(held, number, offsets), known):
+        for part in _without(_lacking(coverage, number, offsets), known):
             found.append({"_partition": number, "first_offset": part.start, "last_offset": part.stop - 1})
     return found
 
@@ -40,7 +40,7 @@ def find_lost(settings: Settings, table: Table, label: str, resumes: Positions, 
 def describe(holes: Iterable[Hole]) -> str:
     """The offsets of some holes, human-readable."""
     texts = [f"{hole['first_offset']} to {hole['last_offset']} of partition {hole['_partition']}" for hole in holes]
-    return ", ".join(texts[:_TOLD]) + (f" and {len(texts) - _TOLD} more ranges" if len(texts) > _TOLD else "")
+    return ", ".join(texts[:_LISTED]) + (f" and {len(texts) - _LISTED} more ranges" if len(texts) > _LISTED else "")
 
 
 def recorded(settings: Settings, table: Table, label: str) -> list[Hole]:
@@ -63,16 +63,16 @@ def record(settings: Settings, table: Table, label: str, holes: list[Hole], why:
         present = {place(row) for row in recorded(settings, table, label)}
         if new := [row for row in rows if place(row) not in present]:
             log.warning("%s: offsets %s are left out (%s)", table.name, describe(new), why)
-            control.append_held(settings, HOLES, new)
+            control.append_under_lease(settings, HOLES, new)
 
 
-def _lacking(held: Coverage, partition: int, offsets: range) -> Iterator[range]:
+def _lacking(coverage: Coverage, partition: int, offsets: range) -> Iterator[range]:
     """The parts of these offsets that bronze lacks."""
-    if held.count(partition, offsets.start, offsets.stop) == 0:
+    if coverage.count(partition, offsets.start, offsets.stop) == 0:
         yield offsets
         return
     for first in offsets[::_AT_ONCE]:
-        yield from runs(held.missing(partition, first, min(first + _AT_ONCE, offsets.stop)).tolist())
+        yield from runs(coverage.missing(partition, first, min(first + _AT_ONCE, offsets.stop)).tolist())
 
 
 def _without(parts: Iterable[range], known: Iterable[range]) -> Iterator[range]:

@@ -49,7 +49,7 @@ class Checkpoint(Generation):
         return any(reached.get(partition, 0) <= last for partition, last in self.known.items())
 
     def offsets(self, number: int) -> dict[int, range]:
-        """The offsets of Spark's batch `number`, by partition; raises OSError or ValueError where its files do not tell.
+        """The offsets of Spark's batch `number`, by partition; raises OSError or ValueError where its files do not say.
 
         Known before anything is read. There may be fewer records than offsets, and never more.
         """

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _AT_ONCE = 50_000
-_END = Template("select coalesce(max(_offset), -1) + 1 as behind from t where _topic = '$topic'")
+_END = Template("select coalesce(max(_offset), -1) + 1 as next_offset from t where _topic = '$topic'")
 _HELD = Template("select _offset, key, value from t where _topic = '$topic' and _offset >= $first and _offset < $end")
 
 
@@ -73,27 +73,27 @@ def run(settings: Settings, table: Table, source: Source) -> None:
 def _collect(settings: Settings, table: Table, topic: str, source: Source, spool: additions.Spool) -> int:
     """Put the rows that bronze lacks on the spool; returns how many the source has."""
     bronze = DeltaTable(str(table.path(settings)))
-    behind = int(control.query(bronze, _END.substitute(topic=topic))["behind"][0].as_py())
+    end = int(control.query(bronze, _END.substitute(topic=topic))["next_offset"][0].as_py())
     now = datetime.now(UTC).replace(microsecond=0)
     fixed = {"headers": None, "_topic": topic, "_partition": 0, "_timestamp": now, "_batch": None}
     count = 0
     with _open(settings, BY_TOPIC[table.topic], source) as messages:
         while part := list(islice(messages, _AT_ONCE)):
-            held = _held(bronze, topic, count, min(count + len(part), behind))
+            stored = _stored(bronze, topic, count, min(count + len(part), end))
             for offset, message in enumerate(part, start=count):
-                if offset not in held:
+                if offset not in stored:
                     spool.add({"key": message[0], "value": message[1], "_offset": offset, **fixed})
-                elif held[offset] != message:
+                elif stored[offset] != message:
                     raise _changed(topic, offset, "is another than the one that was imported")
             count += len(part)
-    if count < behind:
+    if count < end:
         raise _changed(topic, count, "was imported and is gone now")
     if not count:
         raise SettingsError(f"{topic}: found no row, expected at least one below the names of the columns")
     return count
 
 
-def _held(bronze: DeltaTable, topic: str, first: int, end: int) -> dict[int, KeyAndValue]:
+def _stored(bronze: DeltaTable, topic: str, first: int, end: int) -> dict[int, KeyAndValue]:
     if first >= end:
         return {}
     rows = control.query(bronze, _HELD.substitute(topic=topic, first=first, end=end))

@@ -22,7 +22,7 @@ Offsets = dict[str, dict[int, int]]  # topic -> partition -> offset
 
 
 class Watcher(threading.Thread):
-    """Asks Kafka once a second, beside the streams, so that a broker that is away holds up nothing.
+    """Asks Kafka once a second, in a thread of its own, so that an unreachable broker delays no stream.
 
     `seen` is what it found last: when (time.monotonic()) and the ends by topic. Offsets given to `reached` are committed to the group.
     """

@@ -36,10 +36,10 @@ def read(settings: Settings, table: Table, label: str, planned: Planned, spool: 
 
     Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large.
     """
-    held, given_up = Coverage(settings, table, label), gaps.recorded(settings, table, label)
+    coverage, given_up = Coverage(settings, table, label), gaps.recorded(settings, table, label)
     with Fetches(settings.broker(), table.topic) as fetches:
         for number, offsets in planned.items():
-            missing = set(held.missing(number, offsets.start, offsets.stop).tolist())
+            missing = set(coverage.missing(number, offsets.start, offsets.stop).tolist())
             for record in records(fetches, number, offsets):
                 if not record.is_too_large and record.offset in missing:
                     spool.add({**bronze_row(record, label, number), "_batch": None})
@@ -73,14 +73,14 @@ def refusal(topic: str, partition: int, record: Record) -> LedgerError:
 
 
 def _holds_much(batches: Iterable[RecordBatch], end: int) -> bool:
-    """Whether record batches that come in one answer decode to more than MOST_BYTES. Looks as far behind `end` as an answer may reach."""
+    """Whether record batches that come in one answer decode to more than MOST_BYTES. Looks as far past `end` as an answer may reach."""
     answer: deque[tuple[int, int]] = deque()  # compressed and decoded sizes of the last batches that may come together
-    compressed = decoded = behind = 0
+    compressed = decoded = passed = 0
     for batch in batches:
         if batch.first_offset >= end:
-            if behind > POLL_BYTES:
+            if passed > POLL_BYTES:
                 return False
-            behind += len(batch.payload)
+            passed += len(batch.payload)
         answer.append((len(batch.payload), batch.decoded_size(MOST_BYTES)))
         compressed, decoded = compressed + answer[-1][0], decoded + answer[-1][1]
         while len(answer) > 1 and compressed > POLL_BYTES:

@@ -30,7 +30,7 @@ OffsetSpec: Any = import_module("confluent_kafka.admin").OffsetSpec  # it has no
 
 @dataclass(frozen=True)
 class Present:
-    """A topic as Kafka has it now: its id, and of each partition the first offset and the one behind the last committed record."""
+    """A topic as Kafka has it now: its id, and of each partition the first offset and the one after the last committed record."""
 
     topic_id: str
     begins: Positions
@@ -51,7 +51,7 @@ def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
 
 def read_topic(settings: Settings, topic: str) -> Present:
     """What Kafka has of a topic; raises LedgerError when the topic is not there, or the broker does not answer."""
-    with _telling(settings, topic):
+    with _errors_of_kafka(settings, topic):
         admin = _connect(settings.broker())
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)[topic].result(ANSWER_SECONDS)
         numbers = sorted(partition.id for partition in described.partitions)
@@ -75,14 +75,14 @@ def find_start(
 ) -> tuple[Positions, list[dict[str, Any]]]:
     """The offset of each partition to start from, and the holes that this leaves in bronze: partition, first and last offset.
 
-    `start` is `earliest`, `latest`, `committed` or an ISO 8601 time with zone. `following` is the offset behind the last that bronze
+    `start` is `earliest`, `latest`, `committed` or an ISO 8601 time with zone. `following` is the offset after the last that bronze
     has, of each partition. A hole is what Kafka has and bronze would never get. Raises SettingsError for another `start`,
     LedgerError when the broker does not answer.
     """
     chosen = {"earliest": present.begins, "latest": present.ends, "committed": following}.get(start)
     if chosen is None:
         moment = OffsetSpec.for_timestamp(to_millis(parse_time(start, "--starting-offsets", *WORDS)))
-        with _telling(settings, topic):
+        with _errors_of_kafka(settings, topic):
             chosen = _ask(_connect(settings.broker()), topic, [int(number) for number in present.begins], moment)
     starts, holes = {}, []
     for number, begin in present.begins.items():
@@ -118,7 +118,7 @@ def _ask(admin: AdminClient, topic: str, numbers: list[int], spec: Any) -> Posit
 
 
 @contextmanager
-def _telling(settings: Settings, topic: str) -> Iterator[None]:
+def _errors_of_kafka(settings: Settings, topic: str) -> Iterator[None]:
     """Errors of the broker come out as LedgerError."""
     try:
         yield
@@ -129,10 +129,10 @@ def _telling(settings: Settings, topic: str) -> Iterator[None]:
                 "(or start a producer, or make up) and accept the new one, which this message will then offer"
             ) from None
         raise LedgerError(
-            f"Kafka at {settings.broker()} does not tell of topic {topic} ({error.args[0].str()}): is the broker up?"
+            f"Kafka at {settings.broker()} does not describe topic {topic} ({error.args[0].str()}): is the broker up?"
         ) from None
     except TimeoutError:
-        raise LedgerError(f"Kafka at {settings.broker()} does not tell of topic {topic}: no answer in {ANSWER_SECONDS} seconds") from None
+        raise LedgerError(f"Kafka at {settings.broker()} does not describe topic {topic}: no answer in {ANSWER_SECONDS} seconds") from None
 
 
 def _connect(bootstrap: str) -> AdminClient:

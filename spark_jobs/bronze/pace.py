@@ -59,7 +59,7 @@ class Pace:
         return sum(records for records, _ in recent) / busy if busy else 0.0
 
     def lag(self, now: float, reached: Ends) -> tuple[int, float]:
-        """Records that wait behind these offsets, and for how many seconds the oldest of them was seen to."""
+        """Records that wait after these offsets, and for how many seconds the oldest of them was seen to."""
         if not self.arrived:
             return 0, 0.0
         keep = (n for n, (at, _, ends) in enumerate(self.arrived) if _waits(ends, reached) or now - at <= _WINDOW_SECONDS)

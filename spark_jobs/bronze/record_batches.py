@@ -178,7 +178,7 @@ class _Source:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number at a place, and the place behind it."""
+    """A zigzag number at a place, and the place after it."""
     number = shift = 0
     while True:
         byte = data[at]

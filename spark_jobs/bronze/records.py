@@ -55,9 +55,9 @@ def find_spans(consumer: Consumer, topic: str, begin: datetime, end: datetime | 
     spans = []
     for number in numbers:
         oldest, newest = consumer.get_watermark_offsets(TopicPartition(topic, number), ANSWER_SECONDS)
-        first, behind = (_offset_at(consumer, topic, number, at) for at in (begin, end))
+        first, stop = (_offset_at(consumer, topic, number, at) for at in (begin, end))
         first = newest if first is None else max(first, oldest)
-        spans.append(Span(number, first, max(first, newest if behind is None else behind), oldest, newest))
+        spans.append(Span(number, first, max(first, newest if stop is None else stop), oldest, newest))
     return spans
 
 

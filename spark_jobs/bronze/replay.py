@@ -25,7 +25,7 @@ from spark_jobs.runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 100_000  # offsets
-_TOLD = 10
+_LISTED = 10
 _FILLED = "filled by a replay"
 
 
@@ -53,7 +53,7 @@ class Found:
         text = f"offsets {self.first} to {self.end - 1}: {present} present, {self.added} added" if self.end > self.first else "no offset"
         more = (
             (nothing, "without a record (compaction, markers or aborted transactions)"),
-            (len(self.large), f"left out, of more than {MOST_BYTES} bytes (offset {', '.join(map(str, self.large[:_TOLD]))})"),
+            (len(self.large), f"left out, of more than {MOST_BYTES} bytes (offset {', '.join(map(str, self.large[:_LISTED]))})"),
             (self.gone, "older ones gone from Kafka"),
             (self.left, f"from {self.end} on left to the ingestion"),
         )
@@ -86,13 +86,13 @@ def run(settings: Settings, tables: Iterable[Table], begin: datetime, end: datet
 def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetime, end: datetime | None) -> list[Found]:
     topic = table.name.split(".")[1]
     label, resumes = checkpoints.resume_offsets(settings, table, topic)
-    held, holes = Coverage(settings, table, label), _open_holes(settings, table, label)
+    coverage, holes = Coverage(settings, table, label), _open_holes(settings, table, label)
     found = []
     with additions.open_spool(settings, table) as spool:
         for span in find_spans(consumer, topic, begin, end):
             ours = replace(span, end=max(span.first, min(span.end, resumes.get(str(span.partition), 0))))
-            gone, before = _count_gone(held, span, begin, end), spool.rows
-            empty, too_large = _fetch(settings, topic, label, ours, held, holes, spool)
+            gone, before = _count_gone(coverage, span, begin, end), spool.rows
+            empty, too_large = _fetch(settings, topic, label, ours, coverage, holes, spool)
             added = spool.rows - before
             found.append(Found(span.partition, ours.first, ours.end, added, empty, gone, span.end - ours.end, too_large))
         batch = additions.append(settings, table, spool, "replay")
@@ -102,12 +102,12 @@ def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetim
         log.info("%s: %d records added as batch %d", table.name, spool.new_rows, batch)
     if known := spool.rows - spool.new_rows:
         log.info("%s: %d records added under the batches that they had: silver has processed them already", table.name, known)
-    _tell_holes(settings, table, label, holes, found)
+    _log_holes(settings, table, label, holes, found)
     return found
 
 
 def _fetch(
-    settings: Settings, topic: str, label: str, span: Span, held: Coverage, holes: Iterable[dict[str, Any]], spool: additions.Spool
+    settings: Settings, topic: str, label: str, span: Span, coverage: Coverage, holes: Iterable[dict[str, Any]], spool: additions.Spool
 ) -> tuple[tuple[range, ...], tuple[int, ...]]:
     """Put the records of a span that bronze lacks on the spool; returns the offsets that have none, and those of too large ones."""
     skipped = [gaps.range_of(hole) for hole in holes if hole["_partition"] == span.partition]
@@ -115,10 +115,10 @@ def _fetch(
     too_large: list[int] = []
     with Fetches(settings.broker(), topic) as fetches:
         for first in range(span.first, span.end, _AT_ONCE):
-            missing = held.missing(span.partition, first, min(first + _AT_ONCE, span.end))
+            missing = coverage.missing(span.partition, first, min(first + _AT_ONCE, span.end))
             if not len(missing):
                 continue
-            former = held.former_batches(span.partition, missing, skipped)
+            former = coverage.former_batches(span.partition, missing, skipped)
             wanted = set(missing.tolist())
             offsets = range(int(missing[0]), int(missing[-1]) + 1)
             for record in large.records(fetches, span.partition, offsets, are_all_there=False):
@@ -133,14 +133,14 @@ def _fetch(
     return tuple(empty), tuple(too_large)
 
 
-def _count_gone(held: Coverage, span: Span, begin: datetime, end: datetime | None) -> int:
-    """How many offsets of the time range bronze lacks that are older than anything that Kafka has; told by bronze's own times."""
+def _count_gone(coverage: Coverage, span: Span, begin: datetime, end: datetime | None) -> int:
+    """How many offsets of the time range bronze lacks that are older than anything that Kafka has; judged by bronze's own times."""
     if span.first > span.oldest or not span.oldest:
         return 0
-    first, _ = held.edge(span.partition, begin)
-    behind = held.edge(span.partition, end)[1] if end is not None else None
-    stop = span.oldest if behind is None else min(behind, span.oldest)
-    return max(stop - first, 0) and stop - first - held.count(span.partition, first, stop)
+    first, _ = coverage.edge(span.partition, begin)
+    until = coverage.edge(span.partition, end)[1] if end is not None else None
+    stop = span.oldest if until is None else min(until, span.oldest)
+    return max(stop - first, 0) and stop - first - coverage.count(span.partition, first, stop)
 
 
 def _open_holes(settings: Settings, table: Table, label: str) -> list[dict[str, Any]]:
@@ -150,15 +150,15 @@ def _open_holes(settings: Settings, table: Table, label: str) -> list[dict[str, 
     return [row for row in rows if gaps.place(row) not in filled]
 
 
-def _tell_holes(settings: Settings, table: Table, label: str, holes: Iterable[dict[str, Any]], found: Iterable[Found]) -> None:
+def _log_holes(settings: Settings, table: Table, label: str, holes: Iterable[dict[str, Any]], found: Iterable[Found]) -> None:
     """Record which holes are filled now: bronze holds every offset of them that has a record."""
-    held = Coverage(settings, table, label)
+    coverage = Coverage(settings, table, label)
     filled = []
     for hole in holes:
         partition, first, end = hole["_partition"], hole["first_offset"], hole["last_offset"] + 1
         parts = [part for each in found if each.partition == partition for part in each.empty]
         empty = sum(len(range(max(part.start, first), min(part.stop, end))) for part in parts)
-        lacking = end - first - held.count(partition, first, end) - empty
+        lacking = end - first - coverage.count(partition, first, end) - empty
         what = f"the hole from offset {first} to {end - 1} of partition {partition}"
         log.info("%s: %s %s", table.name, what, f"still lacks {lacking}" if lacking else "is filled")
         if not lacking:

@@ -1,4 +1,4 @@
-"""Where the ingestion of a topic stands and where Kafka does, and what speaks against resuming. Changes nothing."""
+"""How far the ingestion of a topic and Kafka are, and what forbids resuming. Changes nothing."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def make_topics(settings: Settings, topics: Collection[str]) -> None:
 
 
 def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeState:
-    """Where a topic stands; raises LedgerError when Kafka does not tell of it."""
+    """The state of a topic; raises LedgerError when Kafka does not describe it."""
     present, written = read_topic(settings, topic), additions.count_written(settings, table)
     checkpoint, trouble = _read(settings, topic)
     life = incarnations.newest(settings, topic)
@@ -97,7 +97,7 @@ def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None
 
 
 def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[Positions | None, str | None]:
-    """From where a checkpoint resumes, None when it does not tell; and what is wrong with it."""
+    """From where a checkpoint resumes, None when it does not say; and what is wrong with it."""
     damage = checkpoint.damage()
     if not checkpoint.agrees_with(written):
         apart = f"{table.name} and its checkpoint {checkpoint.folder} do not belong together any more (one of them was removed or restored)"

@@ -51,7 +51,7 @@ class Stream(SupervisedQuery):
         self.table = table
         self.topic = table.topic
         self.pace = Pace()
-        self.reached: dict[int, int] | None = None  # behind which offsets bronze holds all records
+        self.reached: dict[int, int] | None = None  # bronze holds all records before these offsets
         self._spark, self._settings, self._starting_offsets = spark, settings, starting_offsets
         self._limit, self._batch, self._last_batch = FIRST, 0, -1
 
@@ -96,7 +96,7 @@ class Stream(SupervisedQuery):
         self.reached = {int(number): offset for number, offset in offsets.items()}
 
     def _open(self) -> StreamingQuery:
-        """Start the query where its checkpoint stands. Raises LedgerError when it must not resume by itself."""
+        """Start the query at its checkpoint. Raises LedgerError when it must not resume by itself."""
         make_topics(self._settings, [self.topic])
         checkpoint = open_checkpoint(self._settings, self.table, self.topic, self._starting_offsets)
         self._last_batch, self._starting_offsets = -1, None  # `latest` given twice would skip what came in between

@@ -3,7 +3,7 @@
 import argparse
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +23,7 @@ MAINTENANCE_SECONDS = 1800
 ENGINE_JOBS = 100
 _QUERIES = tuple(table.name.removeprefix("gold.live_") for table in tables.LIVE_RESULTS)
 _OBEYING = "end on any request later than this one; by default: later than its start"
+RATES = range(10, 1001)  # rows a second that the example makes
 _REDRIVEN = (*(topic.silver.name for topic in topics.TOPICS), *(topic.quarantine.name for topic in topics.TOPICS))
 
 
@@ -39,20 +40,20 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     parser.add_argument(
         "--run-id", default=os.environ.get("LEDGER_RUN_ID") or uuid.uuid4().hex, help="names this run in the control tables"
     )
-    parser.add_argument("--engine", choices=(NO_ENGINE,), help="a JVM of its own, also while an engine runs")
+    parser.add_argument("--engine", choices=(NO_ENGINE,), help="start a separate JVM, even while an engine runs")
     jobs = parser.add_subparsers(dest="name", required=True, metavar="job")
 
     bronze = jobs.add_parser("bronze", help=about["bronze"])
     bronze.add_argument("--available-now", action="store_true", help="stop when all that is there now was read")
     bronze.add_argument("--starting-offsets", metavar="WHERE", help="earliest, latest, committed or an ISO 8601 time with a zone")
-    bronze.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"some of {','.join(TOPICS)}; by default all")
+    bronze.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"a subset of {','.join(TOPICS)}; by default all")
     bronze.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
     for name in (service.control for service in SERVICES.values()):
         control = jobs.add_parser(name, help=about[name])
         control.add_argument("action", choices=ACTIONS)
         control.add_argument("--who", type=_line, default="an operator", metavar="NAME", help="who wants it, for the record")
         control.add_argument("--why", type=_line_or_nothing, default="", metavar="TEXT", help="the reason, for the record")
-        control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait for it to come about (300)")
+        control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait until it is done (300)")
     accept = jobs.add_parser("accept", help=about["accept"])
     accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
     accept.add_argument("--partition", type=_whole, metavar="P", help="with --offset: give up one record that is too large")
@@ -60,9 +61,9 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     accept.add_argument("--who", type=_line, required=True, metavar="NAME", help="who accepts")
     accept.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
     replay = jobs.add_parser("replay", help=about["replay"])
-    replay.add_argument("--from", dest="begin", required=True, metavar="TIME", help="the first moment: ISO 8601 with a zone, of the broker")
-    replay.add_argument("--to", dest="end", metavar="TIME", help="the first moment that does not belong to it; without: all there is")
-    replay.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"some of {','.join(TOPICS)}; by default all")
+    replay.add_argument("--from", dest="begin", required=True, metavar="TIME", help="the first broker time: ISO 8601 with a zone")
+    replay.add_argument("--to", dest="end", metavar="TIME", help="the first broker time after the range; by default the newest record's")
+    replay.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"a subset of {','.join(TOPICS)}; by default all")
     history = jobs.add_parser("import", help=about["import"])
     history.add_argument("--topic", required=True, choices=TOPICS, help="what the rows are")
     history.add_argument("--name", dest="source", required=True, metavar="NAME", help="their _topic in bronze is file:NAME")
@@ -78,11 +79,20 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     upgrade.add_argument("--query", nargs="+", choices=_QUERIES, default=_QUERIES, metavar="NAME", help="with stateless: only these")
     savepoint = jobs.add_parser("savepoint", help=about["savepoint"])
     savepoint_to = savepoint.add_subparsers(dest="action", required=True, metavar="action")
-    savepoint_to.add_parser("create", help="keep this moment").add_argument(
+    savepoint_to.add_parser("create", help="save states and table versions").add_argument(
         "savepoint", nargs="?", metavar="NAME", help="by default: the time"
     )
     savepoint_to.add_parser("list", help="what is kept")
-    savepoint_to.add_parser("restore", help="bring a moment back").add_argument("savepoint", metavar="NAME")
+    savepoint_to.add_parser("restore", help="restore a savepoint").add_argument("savepoint", metavar="NAME")
+    example = jobs.add_parser("example", help=about["example"])
+    example.add_argument(
+        "--rate",
+        type=_within(RATES),
+        default=RATES.start,
+        metavar="N",
+        help=f"rows a second, {RATES.start} to {RATES.stop - 1} ({RATES.start})",
+    )
+    example.add_argument("--seconds", type=_whole, metavar="S", help="end after so many seconds; by default it runs until Ctrl-C")
     state = jobs.add_parser("state", help=about["state"]).add_subparsers(dest="action", required=True, metavar="list|show|export")
     state.add_parser("list", help="of each query its batch, watermark, operators, state stores, keys and sizes")
     show = state.add_parser("show", help="what a query holds of a key, a JSON object a line")
@@ -115,7 +125,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
         type=_whole,
         default=MAINTENANCE_SECONDS,
         metavar="S",
-        help=f"seconds to wait for who holds a table ({MAINTENANCE_SECONDS})",
+        help=f"seconds to wait for the lease of a table ({MAINTENANCE_SECONDS})",
     )
     gate = jobs.add_parser("gate", help=about["gate"])
     gate.add_argument("layer", choices=tuple(tables.LAYERS))
@@ -133,10 +143,10 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     rows.add_argument("--table", metavar="NAME", help="a table of a release, such as silver.transactions")
     rows.add_argument("--postgres", metavar="SCHEMA.TABLE", help="a table in LEDGER_POSTGRES_URL")
     export.add_argument("--to", required=True, metavar="URL", help="a folder, or s3a://bucket/prefix")
-    export.add_argument("--start", metavar="TIME", help="the first moment, in ISO 8601; UTC where it has no zone")
-    export.add_argument("--end", metavar="TIME", help="the first moment after the range")
+    export.add_argument("--start", metavar="TIME", help="the first time, in ISO 8601; UTC where it has no zone")
+    export.add_argument("--end", metavar="TIME", help="the first time after the range")
     export.add_argument("--release", type=_whole, metavar="N", help="with --table: this release; by default the newest")
-    export.add_argument("--file-mb", type=_megabytes, default=128, metavar="M", help="about how large a file may become (128)")
+    export.add_argument("--file-mb", type=_within(range(1, 4097)), default=128, metavar="M", help="about how large a file may become (128)")
     export.add_argument("--date-column", metavar="C", help="with --postgres: the time of a row; by default the day of the export")
     export.add_argument("--partition-column", metavar="C", help="with --postgres: read in parallel, cut by this column")
     explain = jobs.add_parser("explain", help=about["explain"])
@@ -172,7 +182,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _megabytes(text: str) -> int:
-    if not 1 <= _whole(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1 to 4096")
-    return int(text)
+def _within(numbers: range) -> Callable[[str], int]:
+    """Takes a whole number of a range."""
+
+    def parse_number(text: str) -> int:
+        if (number := _whole(text)) not in numbers:
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from {numbers.start} to {numbers.stop - 1}")
+        return number
+
+    return parse_number

@@ -27,5 +27,5 @@ def run_engine(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_engine_control(settings: Settings, options: argparse.Namespace) -> None:
-    """Stop or restart the engine gracefully, or say how it does. Starts no JVM."""
+    """Stop or restart the engine gracefully, or log its status. Starts no JVM."""
     desired_state.run(settings, ENGINE, options.action, options.who, options.why, options.wait)

@@ -38,7 +38,7 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:
-    """Stop or restart the bronze application gracefully, or say how it does. Starts no JVM."""
+    """Stop or restart the bronze application gracefully, or log its status. Starts no JVM."""
     desired_state.run(settings, INGESTION, options.action, options.who, options.why, options.wait)
 
 
@@ -89,7 +89,7 @@ def _stopped(settings: Settings, options: argparse.Namespace, bronze: Sequence[t
     except LeaseHeld as error:
         raise LeaseHeld(
             f"{error}; if it is the ingestion: run ingestion stop, or trigger the DAG bronze_control with stop, "
-            f"run {job} once more, then the same with restart: it continues where it stopped"
+            f"run {job} again, then the same with restart: it continues where it stopped"
         ) from None
 
 

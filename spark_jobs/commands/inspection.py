@@ -14,7 +14,7 @@ log = logging.getLogger("ledger")
 
 
 def run_audit(settings: Settings, options: argparse.Namespace) -> None:
-    """Silver and gold computed once more from bronze, by separate code, and compared row by row. Writes nothing but its result."""
+    """Recompute silver and gold from bronze with separate code, and compare row by row. Writes only its result."""
     from spark_jobs.audit import job, snapshot
 
     if options.as_of is not None:

@@ -17,7 +17,7 @@ _ALL = (*_UP_TO_SILVER, *tables.GOLD)
 
 
 def run_silver(settings: Settings, options: argparse.Namespace) -> None:
-    """What bronze has gained to silver, in one pass. Starts no JVM when that is nothing."""
+    """Bring new bronze batches into silver, in one pass. Starts no JVM when there are none."""
     wants = Wants((ROLL_BACK, BACKFILL, REDRIVE), ("bronze", "silver"), _UP_TO_SILVER, topics=_TOPICS, retained=tables.SILVER_OWNED)
     with ready(settings, options, wants, tables.SILVER_OWNED):
         unread = scope.unread_bronze(settings)
@@ -30,7 +30,7 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
-    """What silver has gained to gold, in one pass. Silver is not written meanwhile."""
+    """Bring changes of silver into gold, in one pass. Silver is not written meanwhile."""
     wants = Wants((ROLL_BACK, BACKFILL, REDRIVE), ("bronze", "silver", "gold"), _ALL, retained=tables.GOLD)
     with ready(settings, options, wants, (*tables.SILVER, *tables.GOLD)):
         from spark_jobs.gold import job
@@ -43,7 +43,7 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     from spark_jobs.control import corrections
     from spark_jobs.reprocessing import redrive, redrive_plan
 
-    given = corrections.read_file(options.corrections) if options.corrections else []  # refused before any lease is waited for
+    given = corrections.read_file(options.corrections) if options.corrections else []  # refused before waiting for a lease
     redrive_plan.plan(settings, options.rule, options.table, None, ())  # so is a rule that no table knows
     wants = Wants((ROLL_BACK, BACKFILL, SILVER), tables=_UP_TO_SILVER, topics=_TOPICS, retained=tables.SILVER_OWNED)
     with ready(settings, options, wants, tables.SILVER_OWNED):
@@ -52,7 +52,7 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
-    """Rebuild silver and gold of a range of event times from bronze, by today's rules, beside the live flow."""
+    """Rebuild silver and gold of a range of event times from bronze, by today's rules, while the pipeline runs."""
     start, end = times.parse_range(options.start, options.end)
     with ready(settings, options, Wants((ROLL_BACK,)), lambda: leases.hold_names(settings, ["backfill"], owner="backfill")):
         from spark_jobs.reprocessing import backfill, dry_run

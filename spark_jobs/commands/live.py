@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
-from spark_jobs.lake import tables
+from spark_jobs.lake import leases, tables
+from spark_jobs.runtime.errors import LeaseHeld
 from spark_jobs.runtime.session import live_conf, start_session, state_conf
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, heartbeat
@@ -65,7 +66,7 @@ def run_upgrade(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
-    """Keep the states of the live queries with the versions of their tables, list what is kept, or bring a moment back."""
+    """Keep the states of the live queries with the versions of their tables, list the savepoints, or restore one."""
     from spark_jobs.live import fingerprint, places, savepoints, upgrade
 
     now = datetime.now(UTC)
@@ -123,3 +124,15 @@ def run_state(settings: Settings, options: argparse.Namespace) -> None:
 def run_live_control(settings: Settings, options: argparse.Namespace) -> None:
     """Stop or restart the application of the live queries gracefully, or say how it does. Starts no JVM."""
     desired_state.run(settings, LIVE, options.action, options.who, options.why, options.wait)
+
+
+def run_example(settings: Settings, options: argparse.Namespace) -> None:
+    """The smallest stream: rows at a rate, summed in windows of 5 seconds. Where it runs already, only its rate changes."""
+    from spark_jobs.live import example
+
+    example.set_rate(settings, options.rate)
+    try:
+        with leases.hold_names(settings, [example.LEASE], owner="run example", wait_seconds=0):
+            example.run(start_session(settings, "ledger example"), settings, options.seconds)
+    except LeaseHeld:
+        log.info("the example that runs makes %d rows a second from now on", options.rate)

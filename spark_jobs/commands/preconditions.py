@@ -16,7 +16,7 @@ from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
 T = TypeVar("T")
-_READING = ("explain", "export", "state")  # they write no table
+_READING = ("explain", "export", "state", "example")  # they write no table
 
 
 def _finish_backfill(settings: Settings, by: Finisher) -> None:
@@ -92,11 +92,11 @@ def ready(
     """
     by = Finisher(options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))
     locked: Callable[[], AbstractContextManager[Any]] = lock if callable(lock) else lambda: _leases(settings, lock, options.name)
-    with unfinished.hold_finished(settings, locked, wants.finished, by) as held:
+    with unfinished.lock_when_finished(settings, locked, wants.finished, by) as held:
         if wants.gates:
             gates.refuse_if_closed(settings, *wants.gates)
         tables.ensure_tables(settings, wants.tables)
-        unfinished.finish_held(settings, wants.finished, by)
+        unfinished.finish_under_lease(settings, wants.finished, by)
         for check in wants.checks:
             check(settings)
         if wants.topics:

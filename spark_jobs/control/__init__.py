@@ -23,7 +23,7 @@ _NULLS = {
     "string": "cast(null as varchar)",
     "binary": "cast(null as bytea)",
     "timestamp": "arrow_cast(null, 'Timestamp(Microsecond, Some(\"UTC\"))')",
-    "array<string>": "null",
+    "array": "null",
 }
 
 
@@ -49,7 +49,7 @@ def register(session: QueryBuilder, name: str, table: DeltaTable, declared: Tabl
     lacking = schema.lacking(declared, table) if declared else []
     session.register(f"{name}_found" if lacking else name, table)
     if lacking and declared:
-        kinds = {column: kind for column, kind, _ in parse_columns(declared.ddl)}
+        kinds = {column: kind.partition("<")[0] for column, kind, _ in parse_columns(declared.ddl)}
         nulls = ", ".join(f'{_NULLS.get(kinds[column], f"cast(null as {kinds[column]})")} as "{column}"' for column in lacking)
         session.execute(_WITH_NULLS.substitute(name=name, nulls=nulls))
     return session
@@ -66,12 +66,12 @@ def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa
     `once` makes a repetition a no-op, as Delta's transaction identifiers do.
     """
     with leases.hold(settings, [table], owner=f"append to {table.name}"):
-        append_held(settings, table, rows, once)
+        append_under_lease(settings, table, rows, once)
 
 
-def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:
+def append_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
-    ensure_tables(settings, [table], is_held=True)
+    ensure_tables(settings, [table], has_lease=True)
     target = DeltaTable(str(table.path(settings)))
     done = target.transaction_version(once.application) if once else None
     if once and done is not None and done >= once.version:
@@ -81,7 +81,7 @@ def append_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]
     write_deltalake(target, data, mode="append", commit_properties=properties)
 
 
-def replace_held(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+def replace_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]) -> None:
     """Put these rows in place of all that a table holds, in one commit, for a caller that holds its lease."""
     data = pa.Table.from_pylist(list(rows), schema=_schema(table))
     write_deltalake(str(table.path(settings)), data, mode="overwrite")
@@ -141,7 +141,7 @@ def when_it_ended(row: Mapping[str, Any]) -> tuple[datetime, int]:
 
 
 def later_than(times: Iterable[datetime | None], now: datetime) -> datetime:
-    """`now`, or the moment after the latest of these times: what is recorded keeps its order when a clock is set back."""
+    """`now`, or a microsecond after the latest of these times: what is recorded keeps its order when a clock is set back."""
     return max([now, *(time + timedelta(microseconds=1) for time in times if time is not None)])
 
 

@@ -146,7 +146,7 @@ def changed_versions(settings: Settings) -> dict[str, int]:
 
 
 def is_of_release(row: Mapping[str, Any], released: Mapping[str, int]) -> bool:
-    """Whether what a row tells of is part of a release that names these versions: a step that is done, and changed nothing since.
+    """Whether the step of a row is part of a release that names these versions: a step that is done, and changed nothing since.
 
     Silver's index of ids, which steps change too, is in no release.
     """
@@ -172,7 +172,7 @@ def _record(settings: Settings, backfill: Backfill, run_id: str, state: str, **f
     }
     with leases.hold(settings, [BACKFILLS], owner=f"append to {BACKFILLS.name}"):
         number = max((each["number"] for each in _rows(settings)), default=0) + 1
-        control.append_held(settings, BACKFILLS, [row | {"number": number}])
+        control.append_under_lease(settings, BACKFILLS, [row | {"number": number}])
 
 
 def _backfill(row: Mapping[str, Any]) -> Backfill:

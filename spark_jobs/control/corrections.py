@@ -1,4 +1,4 @@
-"""Corrections: values that people put in place of what Kafka brought, an append-only table with who and why.
+"""Corrections: values that operators put in place of what Kafka brought, an append-only table with who and why.
 
 A correction takes effect only through a re-drive. Bronze keeps its bytes.
 """
@@ -30,7 +30,7 @@ PLACE_DDL = "_topic string, _partition int, _offset bigint"
 _CORRECTED = f"{PLACE_DDL}, _corrected binary"
 _BETWEEN = Template("select _topic, _partition, _offset from t where _offset between $first and $last")
 _AT = Template("select _topic, _batch from t where _partition = $partition and _offset = $offset")
-_TOLD = 5  # how many problems a message lists
+_LISTED = 5  # how many problems a message lists
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def read_file(file: Path) -> list[Correction]:
             problems.append(f"line {number}: {error}")
             continue
         if correction.place in found:
-            problems.append(f"line {number}: found {_name(correction.place)} once more, expected one line a record")
+            problems.append(f"line {number}: found {_name(correction.place)} twice, expected one line a record")
         found[correction.place] = correction
-    _refuse(file, problems[:_TOLD], len(problems))
+    _refuse(file, problems[:_LISTED], len(problems))
     if not found:
         raise SettingsError(f"{file}: found no line, expected at least one correction")
     return list(found.values())
@@ -89,7 +89,7 @@ def refuse_unusable(
     places = {_place(row) for _, _, quarantine in topics for row in _rows(settings, quarantine, sql)}
     missing = [each.place for each in unknown if each.place not in places]
     names = ", ".join(quarantine.name for _, _, quarantine in topics)
-    listed = [f"{_name(place)} is {_where(settings, place, topics)}, expected it in {names}" for place in missing[:_TOLD]]
+    listed = [f"{_name(place)} is {_where(settings, place, topics)}, expected it in {names}" for place in missing[:_LISTED]]
     _refuse(file, listed, len(missing))
 
 
@@ -111,7 +111,7 @@ def append(settings: Settings, corrections: Iterable[Correction], now: datetime)
 
 
 def later_than_all(settings: Settings, now: datetime) -> datetime:
-    """Now, or a moment after the newest correction where the clock is behind it."""
+    """Now, or just after the newest correction if the clock has been set back."""
     return control.later_than(control.read(settings, CORRECTIONS)["corrected_at"].to_pylist(), now)
 
 

@@ -51,7 +51,7 @@ def versions(topics: Iterable[str]) -> dict[str, str]:
 
 
 def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
-    """The rules of a topic as they were at a version, for judging a batch once more as it was judged."""
+    """The rules of a topic as they were at a version, to judge a batch again as it was judged."""
     text = _texts(settings).get((topic, version))
     if text is None:
         raise LedgerError(f"found no rules of {topic} at version {version!r} in {RULE_SETS.name}, expected those that its batches name")

@@ -47,7 +47,7 @@ class Written:
 
 
 def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Verdict]]:
-    """What is to be judged now, and the verdicts that stand because nothing was written since.
+    """What is to be judged now, and the verdicts that still hold because nothing was written since.
 
     Call it while no job writes the layer (bronze excepted: its older versions do not change).
     Raises LedgerError when the layer's job never ran, or stopped halfway so that its tables do not agree.
@@ -168,14 +168,14 @@ def version_after(settings: Settings, table: Table, last_batch: int, since: date
 
 
 def is_rewritten(settings: Settings, table: Table, last_batch: int) -> bool:
-    """Whether rows of a bronze table were removed or changed since it held this batch: what its commits brought is not what it holds."""
+    """Whether rows of a bronze table were removed or changed after this batch came, so its commits no longer add up to its rows."""
     delta = DeltaTable(str(table.path(settings)))
     since = version_upto(delta, last_batch) if last_batch else 0
     return since < delta.version() and any(commit["operation"] in _REWRITES for commit in delta.history(delta.version() - since))
 
 
 def version_upto(table: DeltaTable, last_batch: int) -> int:
-    """The newest version of a bronze table that holds no batch after `last_batch`; the present one where the log tells none.
+    """The newest version of a bronze table that holds no batch after `last_batch`; the newest where the log names none.
 
     Bronze commits name their batch in userMetadata; other commits (compaction) belong to the batch before them.
     """
@@ -233,7 +233,7 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     last, silver = max(lasts.values()), control.silver_batch(settings, "transactions")
     if last == 0 and silver > 0:
         raise LedgerError(
-            f"gold never finished a run: found none in control.batches, expected one up to batch {silver}, where silver stands: "
+            f"gold never finished a run: found none in control.batches, expected one up to batch {silver}, which silver has taken: "
             "run python -m spark_jobs.run gold first"
         )
     return last

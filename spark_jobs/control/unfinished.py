@@ -1,4 +1,4 @@
-"""What a process that died may have left unfinished: whether there is any, and how the next job finishes it before it builds on it."""
+"""Work that a process which died left unfinished: how a job detects it, and finishes it before it builds on it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Unfinished:
 
 
 @contextmanager
-def hold_finished(
+def lock_when_finished(
     settings: Settings, lock: Callable[[], AbstractContextManager[T]], kinds: Sequence[Unfinished], by: Finisher
 ) -> Iterator[T]:
-    """What `lock` gives, with nothing of these kinds left to be finished: what comes while the lock is waited for is finished first.
+    """What `lock` gives, with no work of these kinds unfinished; work that appears while this waits for the lock is finished first.
 
-    Kinds that are finished under the caller's leases are left to the caller (`finish_held`).
+    Kinds that are finished under the caller's leases are left to the caller (`finish_under_lease`).
     """
     first = [kind for kind in kinds if not kind.is_under_lease]
     while True:
@@ -55,7 +55,7 @@ def hold_finished(
                 return
 
 
-def finish_held(settings: Settings, kinds: Sequence[Unfinished], by: Finisher) -> None:
+def finish_under_lease(settings: Settings, kinds: Sequence[Unfinished], by: Finisher) -> None:
     """Finish what is finished under leases, which the caller holds."""
     for kind in kinds:
         if kind.is_under_lease and kind.pending(settings):

@@ -1,4 +1,4 @@
-"""The gates' verdicts as one type, the rows of control.quality_results: read and written here, with what a person decided about each."""
+"""The gates' verdicts as one type, the rows of control.quality_results: read and written here, with what an operator decided about each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,11 +15,11 @@ from spark_jobs.runtime.settings import Settings
 
 RELEASE_ANYWAY, ROLL_BACK, WAIT = "release anyway", "roll back", "wait"
 CHOICES = (RELEASE_ANYWAY, ROLL_BACK, WAIT)
-UNUSED = "unused answer"  # stands for the layer in a decision that could not be carried out: it is about no gate
+UNUSED = "unused answer"  # the layer in a decision that could not be carried out: it is about no gate
 CRITICAL = "critical"  # the severity of an expectation that closes the gate; others are warnings
 
-# Of each table the newest verdict that passed, those after it that did not, the newest that did not, and those of runs that were decided
-# about. The table of verdicts grows with every run; the others need not become Python objects.
+# For each table: the newest verdict that passed, those after it that did not, the newest that did not, and those of runs with a
+# decision. The table of verdicts grows with every run; the others need not become Python objects.
 _THAT_MATTER = """
 with numbered as (
   select *, row_number() over (partition by "table", success order by _judged_at desc) as _number,
@@ -32,7 +32,7 @@ where _number = 1 or (not success and (_passed_at is null or _judged_at > _passe
 
 @dataclass(frozen=True)
 class Decision:
-    """What a person decided about the closed gates of a run: a row of control.decisions."""
+    """What an operator decided about the closed gates of a run: a row of control.decisions."""
 
     decided_at: datetime
     choice: str
@@ -91,7 +91,7 @@ class Verdict:
 
     @property
     def state(self) -> Literal["passed", "warned", "closed", "overruled"]:
-        """What became of it: overruled is closed, and released anyway by a person; warned is passed, with warnings."""
+        """Its outcome: overruled is closed, and released anyway by an operator; warned is passed, with warnings."""
         if self.success:
             return "warned" if self.findings else "passed"
         return "overruled" if self.decision and self.decision.choice == RELEASE_ANYWAY else "closed"
@@ -103,7 +103,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether it lets its rows pass: the gate said so, or a person decided to release anyway."""
+        """Whether it lets its rows pass: the gate said so, or an operator decided to release anyway."""
         return self.state != "closed"
 
     @property
@@ -179,9 +179,9 @@ def read_verdict(row: Mapping[str, Any], decisions: Iterable[Decision] = ()) -> 
     return replace(verdict, decision=_decision_about(verdict, decisions))
 
 
-def append_held(settings: Settings, verdicts: Sequence[Verdict]) -> None:
+def append_under_lease(settings: Settings, verdicts: Sequence[Verdict]) -> None:
     """Record verdicts, in one commit; the caller holds the lease of control.quality_results."""
-    control.append_held(settings, QUALITY_RESULTS, [verdict.row() for verdict in verdicts])
+    control.append_under_lease(settings, QUALITY_RESULTS, [verdict.row() for verdict in verdicts])
 
 
 def all_verdicts(settings: Settings) -> list[Verdict]:
@@ -211,23 +211,27 @@ def read_decisions(settings: Settings) -> list[Decision]:
     return sorted(decisions, key=lambda decision: decision.decided_at, reverse=True)
 
 
-def append_decisions_held(settings: Settings, decisions: Sequence[Decision]) -> None:
+def append_decisions_under_lease(settings: Settings, decisions: Sequence[Decision]) -> None:
     """Record decisions, in one commit; the caller holds the lease of control.decisions."""
-    control.append_held(settings, DECISIONS, map(asdict, decisions))
+    control.append_under_lease(settings, DECISIONS, map(asdict, decisions))
 
 
-def next_moment(settings: Settings, now: datetime) -> datetime:
-    """`now`, or the moment after the newest verdict and decision: they keep their order when a clock is set back."""
+def next_time(settings: Settings, now: datetime) -> datetime:
+    """`now`, or just after the newest verdict and decision: they keep their order when a clock is set back."""
     moments = [verdicts[-1].judged_at for verdicts in verdicts_that_matter(settings).values()]
     moments += [decision.decided_at for decision in read_decisions(settings)]
     return control.later_than(moments, now)
 
 
 def verdicts_that_matter(settings: Settings) -> dict[str, list[Verdict]]:
-    """Of each table the verdicts that may still stand, in the order in which they were given."""
-    decisions = read_decisions(settings)
+    """Of each table the verdicts that may still hold, in the order in which they were given."""
+    return with_causes(_read_rows(settings), read_decisions(settings))
+
+
+def with_causes(rows: Iterable[Mapping[str, Any]], decisions: Sequence[Decision]) -> dict[str, list[Verdict]]:
+    """The verdicts of rows of control.quality_results by table, in the order in which they were given, each with its cause."""
     tables: dict[str, list[Verdict]] = {}
-    for row in sorted(_read_rows(settings), key=lambda row: row["_judged_at"]):
+    for row in sorted(rows, key=lambda row: row["_judged_at"]):
         verdict = read_verdict(row, decisions)
         before = tables.setdefault(verdict.table, [])
         is_same = before and not before[-1].passed and before[-1].decision is None and before[-1].judged == verdict.judged

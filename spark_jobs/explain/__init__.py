@@ -1,1 +1,1 @@
-"""What made a cell of gold: the silver rows behind it, where they came from and which runs brought them. Needs no Spark."""
+"""What made a cell of gold: its silver rows, where they came from and which runs brought them. Needs no Spark."""

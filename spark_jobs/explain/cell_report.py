@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.explain.evidence import MOST_BESIDE, MOST_ROWS, Evidence
-from spark_jobs.explain.moment import Row
 from spark_jobs.explain.runs import Runs, place_of, ranges
+from spark_jobs.explain.snapshot import Row
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.tables.enriched_transactions import mask_text
 from spark_jobs.lake import tables
@@ -27,7 +27,7 @@ class CellReport:
         self._shown_by = self._first_run()
 
     def lines(self) -> Iterator[str]:
-        """The cell, the rows behind it, what lies beside them, the runs that brought them, and whether they add up."""
+        """The cell, its rows, what lies beside them, the runs that brought them, and whether they add up."""
         names = [name for name in self.table.columns if name not in self.table.keys]
         yield f"cell {named_values(self.cell, self.table.keys)}"
         yield f"  is: {named_values(self.cell, names)}"
@@ -150,9 +150,9 @@ class CellReport:
         yield from _limited("gold runs", told_of)
         span = self.evidence.span
         for step in self.runs.steps_within(span["first"], span["last"]) if span["first"] else []:
-            held = self.evidence.within(step["step_start"], step["step_end"])
+            within = self.evidence.within(step["step_start"], step["step_end"])
             yield (
-                f"  rebuilt by a backfill: {shown(step['step_start'])} to {shown(step['step_end'])}, {held} of these rows, "
+                f"  rebuilt by a backfill: {shown(step['step_start'])} to {shown(step['step_end'])}, {within} of these rows, "
                 f"run {step['run_id']}, rules {shown(step['rules_versions'])}, {step['changed']} rows of its tables changed"
             )
 

@@ -1,4 +1,4 @@
-"""The cells of a gold table that a condition picks, and what to tell where it picks none."""
+"""The cells of a gold table that a condition picks, and the message where it picks none."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from spark_jobs.explain.moment import Row, Session
+from spark_jobs.explain.snapshot import Row, Session
 from spark_jobs.lake import conditions as condition
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import SettingsError
@@ -39,11 +39,11 @@ class Found:
     count: int
 
 
-def find(table: Table, delta: DeltaTable, where: str) -> Found:
+def find(table: Table, delta: DeltaTable, where: str, most: int = MOST_CELLS) -> Found:
     """The cells that match a condition. Raises SettingsError, in one line, when it is none or there is no such cell."""
     condition.check(where)
     session = Session(cell=delta)
-    words = {"columns": ", ".join(table.columns), "keys": ", ".join(table.keys), "most": str(MOST_CELLS)}
+    words = {"columns": ", ".join(table.columns), "keys": ", ".join(table.keys), "most": str(most)}
     try:
         count = session.query(_COUNT.substitute(where=where))[0]["n"]
         cells = session.query(_CELLS.substitute(words, where=where)) if count else []

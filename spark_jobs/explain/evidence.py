@@ -1,4 +1,4 @@
-"""What lies behind one cell: its silver rows, the cell as they make it, the versions of dimensions, and what is said of the rows aside."""
+"""The evidence for one cell: its silver rows, the cell as they make it, the versions of dimensions, and what is said of the rows aside."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from spark_jobs.explain.cells import literal
-from spark_jobs.explain.moment import Moment, Row, Session
 from spark_jobs.explain.plans import DAYS, PARTS
+from spark_jobs.explain.snapshot import Row, Session, Snapshot
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.lake import tables
 from spark_jobs.runtime.text import shown
 
 MOST_ROWS, MOST_BESIDE = 100, 20  # listed of the rows, and of what lies beside them
-_LONGEST = 300  # of an error that is told
+_LONGEST = 300  # of an error that is shown
 _KEY = {tables.SILVER_CUSTOMERS: "customer_id", tables.SILVER_ACCOUNTS: "account_id"}
 _NAMES = {"silver": tables.SILVER_TRANSACTIONS, "late": tables.TRANSACTIONS_LATE, "duplicates": tables.TRANSACTIONS_DUPLICATES}
 _ROWS = Template("select * from silver where $condition")
@@ -90,8 +90,8 @@ class Evidence:
         try:
             _ = self.made
         except (DeltaError, pa.ArrowException, OSError) as error:
-            told = " ".join(str(error).split())[-_LONGEST:]
-            return f"DataFusion, which computes it here in place of Spark, does not run its SELECT ({told})"
+            reason = " ".join(str(error).split())[-_LONGEST:]
+            return f"DataFusion, which computes it here in place of Spark, does not run its SELECT ({reason})"
         return ""
 
     def differences(self) -> list[str]:
@@ -138,7 +138,7 @@ class Evidence:
         return self.session.query(_USED.substitute(PARTS, columns=columns, key=_KEY[dimension], most=MOST_ROWS))
 
     def late(self) -> dict[str, Row]:
-        """What silver.transactions_late tells of the rows, by id."""
+        """What silver.transactions_late records about the rows, by id."""
         span = self._one("select min(event_at) as first, max(event_at) as last from rows")
         if span["first"] is None:
             return {}
@@ -161,11 +161,11 @@ class Evidence:
         return self.session.query(sql)[0]
 
 
-def open_session(moment: Moment, table: GoldTable) -> Session:
+def open_session(snapshot: Snapshot, table: GoldTable) -> Session:
     """The silver tables that the cells of a table need, at a moment."""
     named = _NAMES | ({"dimension": table.cell.dimension} if table.cell.dimension else {})
-    opened = {name: moment.open(table) for name, table in named.items()}
-    redrives = str(tables.REDRIVES.path(moment.settings))
+    opened = {name: snapshot.open(table) for name, table in named.items()}
+    redrives = str(tables.REDRIVES.path(snapshot.settings))
     if DeltaTable.is_deltatable(redrives):
         opened["redrives"] = DeltaTable(redrives)
     return Session(**opened)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from spark_jobs import control
 from spark_jobs.control import backfills
-from spark_jobs.explain.moment import Moment, Row
+from spark_jobs.explain.snapshot import Row, Snapshot
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 
@@ -37,12 +37,12 @@ class GoldRun:
 class Runs:
     """The record of runs at a moment, for one gold table."""
 
-    moment: Moment
+    snapshot: Snapshot
     table: Table
 
     @cached_property
     def _batches(self) -> list[Row]:
-        return self.moment.batches((self.table.name, *(table.name for table in tables.FOLLOWERS)))
+        return self.snapshot.batches((self.table.name, *(table.name for table in tables.FOLLOWERS)))
 
     @cached_property
     def gold(self) -> list[GoldRun]:
@@ -56,12 +56,12 @@ class Runs:
     @cached_property
     def redriven(self) -> dict[tuple[str, Place], Row]:
         """What re-drives have put in place, the last one of each record, by silver table and place."""
-        rows = sorted(self.moment.redrives(), key=lambda row: row["_silver_version"] or 0)
+        rows = sorted(self.snapshot.redrives(), key=lambda row: row["_silver_version"] or 0)
         return {(row["table"], place_of(row)): row for row in rows if row["outcome"] != "quarantine"}
 
     def correction(self, redrive: Row) -> Row | None:
         """Who corrected the value that a re-drive judged, and why."""
-        given = control.read(self.moment.settings, tables.CORRECTIONS).to_pylist()
+        given = control.read(self.snapshot.settings, tables.CORRECTIONS).to_pylist()
         rows = [row for row in given if place_of(row) == place_of(redrive) and row["corrected_at"] <= redrive["redriven_at"]]
         return max(rows, key=lambda row: row["corrected_at"], default=None)
 
@@ -89,7 +89,7 @@ class Runs:
 
     def steps_within(self, first: datetime, last: datetime) -> list[Row]:
         """The steps of backfills that rebuilt a part of a range of event times, both ends included, in their order."""
-        rows = [row for row in self.moment.backfills() if row["part"] == backfills.TRANSACTIONS]
+        rows = [row for row in self.snapshot.backfills() if row["part"] == backfills.TRANSACTIONS]
         return sorted((row for row in rows if row["step_start"] <= last and row["step_end"] > first), key=lambda row: row["number"])
 
     @cached_property

@@ -88,13 +88,13 @@ def to_day(folder: str) -> date | None:
 
 
 def whole(day: date) -> Range:
-    """The first moment of a day and the first one after it."""
+    """The start of a day and of the next one."""
     start = midnight(day)
     return start, (start + timedelta(days=1) if day < date.max else datetime.max.replace(tzinfo=UTC))
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The same moments in as few ranges as possible, in order."""
+    """The same times in as few ranges as possible, in order."""
     found: list[Range] = []
     for start, end in sorted(ranges):
         if found and start <= found[-1][1]:

@@ -59,7 +59,7 @@ class Folder:
         _sync(draft)
         kill_point("before a day of an export")
         if before is None or not _exchange(draft, place):
-            if before:  # this file system exchanges no folders: for a moment the day is missing
+            if before:  # this file system cannot exchange folders: the day is missing until the next line
                 self.remove(before)
             draft.rename(place)
         _sync(self.path)

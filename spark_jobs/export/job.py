@@ -55,7 +55,7 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str, 
 
 @contextmanager
 def _rows(spark: SparkSession, settings: Settings, request: Request, release: Release | None, ranges: Iterable[Range]) -> Iterator[Source]:
-    """What is to be exported; of Postgres for as long as its moment is held."""
+    """What is to be exported; from Postgres, for as long as its snapshot is open."""
     if release:
         yield source.release_rows(spark, settings, release, request.name, ranges)
     else:

@@ -1,4 +1,4 @@
-"""The rows of a table in Postgres, all of one moment however many connections read it, and exact: no number passes through a float."""
+"""The rows of a table in Postgres, all from one snapshot however many connections read it, and exact: no number passes through a float."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ _BOUNDS = sql.SQL("select percentile_disc(%s::float8[]) within group (order by {
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A transaction that sees one moment, and the name under which other connections see the same."""
+    """A transaction that reads one snapshot, and the name by which other connections read the same one."""
 
     connection: Any
     name: str
@@ -56,7 +56,7 @@ class Snapshot:
 
 @contextmanager
 def snapshot(settings: Settings) -> Iterator[Snapshot]:
-    """One moment of LEDGER_POSTGRES_URL, for as long as this lasts; raises LedgerError when it does not answer, or refuses."""
+    """One snapshot of LEDGER_POSTGRES_URL, for as long as this lasts; raises LedgerError when it does not answer, or refuses."""
     try:
         connection = connect(settings, _ANSWER_SECONDS)
     except psycopg2.Error as error:
@@ -133,7 +133,7 @@ def _checked(option: str, column: str, columns: dict[str, Any], kinds: Iterable[
 
 
 def _utc(name: sql.Identifier, kind: str) -> sql.Composable:
-    """A date or time as a moment; those without a zone are UTC."""
+    """A date or time as a UTC time; those without a zone are UTC."""
     return sql.SQL("{}" if kind == "timestamptz" else "({}::timestamp at time zone 'UTC')").format(name)
 
 
@@ -189,7 +189,7 @@ def _jdbc_url(seen: Snapshot) -> str:
 
 
 def _access(seen: Snapshot) -> dict[str, str]:
-    """How Spark connects: as this connection did, and to its moment. The password is in none of Spark's settings."""
+    """How Spark connects: as this connection did, and to its snapshot. The password is in none of Spark's settings."""
     info = seen.connection.info
     see = f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{seen.name}'"
     encryption = {"sslmode": info.dsn_parameters["sslmode"]} if "sslmode" in info.dsn_parameters else {}

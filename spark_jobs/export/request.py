@@ -71,7 +71,7 @@ def _of_release(options: argparse.Namespace, url: str) -> Request:
     if options.date_column or options.partition_column:
         raise SettingsError("--date-column and --partition-column are for --postgres: the time of a table is declared (see export.md)")
     if options.start is None or options.end is None:
-        raise SettingsError("found no --start or no --end, expected both with --table: the first moment, and the first one after the range")
+        raise SettingsError("found no --start or no --end, expected both with --table: the first time, and the first one after the range")
     start, end = parse_range(options.start, options.end)
     return Request(name, url, start, end, options.file_mb, options.release)
 

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window, functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window, functions as F
 
-from spark_jobs.gold.strategies import HOURS_A_DAY, Windows
+from spark_jobs.gold.held import hold
+from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
 from spark_jobs.lake import ranges
 
 _MOST_BROADCAST = 200_000
@@ -31,20 +34,20 @@ class Change:
         """Whether rows only came."""
         return not self.is_in_place
 
-    def near(self, start: str, hours: int, end: str | None = None) -> Column:
+    def near(self, start: str, hours: int, end: str | None = None) -> str:
         """Whether a time, or the span from it to `end`, is at most so many hours from a changed row; others may be true, too."""
         if self.hours is None:
-            return F.lit(True)
+            return ALL
         return ranges.overlap(start, end or start, ranges.around(self.hours, hours), ranges.HOUR)
 
     def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
         """The rows that agree with one of the other frame in its columns; that one is made of this change, and not much larger."""
         return rows.join(F.broadcast(few) if self.is_small else few, on=few.columns, how="left_semi")
 
-    def on_days(self, day: str, around: int) -> Column:
+    def on_days(self, day: str, around: int) -> str:
         """Whether a day (a date) is one of changed rows, or at most `around` days before or after one; others may be true, too."""
         if self.hours is None:
-            return F.lit(True)
+            return ALL
         return ranges.overlap(day, day, ranges.around({hour // HOURS_A_DAY for hour in self.hours}, around), ranges.DAY)
 
     def of_windows(self, rows: DataFrame, windows: Windows) -> DataFrame:
@@ -84,17 +87,79 @@ class Changes:
 
 def hold_changes(feed: DataFrame) -> Changes | None:
     """Read a part of the change feed once, and keep it; None when there is nothing in it."""
-    held = feed.localCheckpoint()
-    is_in_place = F.col("_change_type") != "insert"
+    held, few = hold(feed)
+    if few is not None:
+        versions, is_in_place = few["_commit_version"], pc.not_equal(few["_change_type"], "insert")
+        in_place = pc.max(versions.filter(is_in_place)).as_py()
+        return Changes(held, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few)) if few.num_rows else None
+    of_place = F.when(F.col("_change_type") != "insert", F.col("_commit_version"))
     facts = held.agg(
         F.count("*").alias("count"),
         F.max("_commit_version").alias("last"),
-        F.max(F.when(is_in_place, F.col("_commit_version"))).alias("last_in_place"),
+        F.max(of_place).alias("last_in_place"),
         F.collect_set(ranges.number("event_at", ranges.HOUR)).alias("hours"),
     ).collect()[0]
-    if facts["last"] is None:
-        return None
     return Changes(held, facts["count"], facts["last"], facts["last_in_place"] or 0, tuple(facts["hours"]))
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A part of the change feed of a history: its `last` commit, and per key the earliest time at which another version may hold.
+
+    `since` has the columns key and `_since`. `first` is the earliest of these times, in microseconds since the epoch; None where
+    nothing changes for anybody.
+    """
+
+    since: DataFrame
+    key: str
+    last: int
+    first: int | None
+    are_few: bool
+
+    def change(self, inputs: Inputs, *, is_temporal: bool) -> Change:
+        """The transactions of these keys; of those that look up the version that is valid then (`is_temporal`), from these times on."""
+        if is_temporal and self.first is None:
+            rows = inputs.silver().limit(0)
+            return Change(rows, rows, is_in_place=False, hours=(), is_small=True)
+        silver = inputs.silver(ranges.since("event_at", self.first) if is_temporal and self.first is not None else ALL)
+        since = F.broadcast(self.since) if self.are_few else self.since
+        is_touched = (F.col("event_at") >= F.col("_since")) if is_temporal else F.lit(True)
+        touched = silver.join(since, on=self.key).where(is_touched).select(*silver.columns)
+        if not self.are_few:
+            return Change(touched, touched, is_in_place=False)
+        rows, few = hold(touched)
+        return Change(
+            rows,
+            rows,
+            is_in_place=False,
+            hours=None if few is None else _hours_of(few),
+            is_small=few is not None,
+        )
+
+
+def hold_versions(feed: DataFrame, key: str) -> Versions | None:
+    """Read a part of the change feed of a history, and keep what it says; None when there is nothing in it.
+
+    Where a commit changes nothing of a version but its `valid_to`, other versions hold from the earlier one of both times on.
+    """
+    same = [name for name in feed.columns if name not in ("valid_to", "is_current", "_change_type")]
+    since = F.when(F.count("*") > 1, F.min("valid_to")).otherwise(F.col("valid_from"))
+    by_commit = feed.groupBy(*same).agg(since.alias("_since"))
+    by_key = by_commit.groupBy(key).agg(F.min("_since").alias("_since"), F.max("_commit_version").alias("_last"))
+    held, few = hold(by_key)
+    facts = (
+        held.agg(F.max("_last"), F.unix_micros(F.min("_since"))).collect()[0]
+        if few is None
+        else (pc.max(few["_last"]).as_py(), pc.min(few["_since"]).cast("int64").as_py())
+    )
+    if facts[0] is None:
+        return None
+    return Versions(held.select(key, "_since"), key, facts[0], facts[1], few is not None)
+
+
+def _hours_of(rows: pa.Table) -> tuple[int, ...]:
+    """The hours (since the epoch) of silver rows."""
+    return tuple(ranges.numbers(rows["event_at"], ranges.HOUR))
 
 
 def present_rows(feed: DataFrame) -> DataFrame:

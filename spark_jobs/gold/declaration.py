@@ -36,7 +36,11 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class GoldTable(Table):
-    """A table of gold. `made_of` is another gold table that it is computed from; `of_windows`: its rows are windows of time."""
+    """A table of gold.
+
+    `made_of` is another gold table that it is computed from; `of_windows`: its rows are windows of time; `is_temporal`: of the histories
+    that it follows beside transactions, only the version that is valid at a transaction's event time counts for it.
+    """
 
     strategy: Strategy = field(compare=False)
     cell: Cell = field(compare=False)
@@ -44,6 +48,7 @@ class GoldTable(Table):
     follows: tuple[Table, ...] = (SILVER_TRANSACTIONS,)
     made_of: Table | None = None
     of_windows: bool = False
+    is_temporal: bool = False
 
     def __reduce__(self) -> tuple[Callable[[str], "GoldTable"], tuple[str]]:
         """Another process, such as that of a gate, finds the table where it is declared."""

@@ -15,14 +15,15 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
-from spark_jobs.gold.changes import Change, hold_changes
+from spark_jobs.gold import held
+from spark_jobs.gold.changes import Change, hold_changes, hold_versions
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
-from spark_jobs.lake import leases, side_by_side, sinks, sources, tables
+from spark_jobs.lake import few_rows, leases, side_by_side, sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn
-from spark_jobs.lake.versions import has_changes_from, is_upkeep
+from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -68,14 +69,17 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
     def take(feed: DataFrame, targets: Collection[Table]) -> int | None:
         if (changes := hold_changes(feed)) is None:
             return None
-        sinks.mark_removed_rows(spark, settings, [table for table in tables.GOLD if table.deletion_vectors])
+        large = (table for table in tables.GOLD if table.deletion_vectors and not few_rows.has_few_bytes(settings, table))
+        sinks.mark_removed_rows(spark, settings, large)
 
         def bring(session: SparkSession, table: GoldTable) -> None:
             done = sinks.applied(settings, table, application)
             if done is None or done < changes.last:
-                silver = _silver_in_time(session, settings, application, changes.last)
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
-                _take(change, inputs(silver, settings), settings, table, Txn(application, changes.last), changes.count)
+                silver = held.silver_in_time(settings, application, changes.last)
+                given = held.inputs(session, settings, silver, is_small=changes.is_small)
+                with sinks.configured(session, held.SMALL_PLANS if changes.is_small else {}):
+                    _take(change, given, settings, table, Txn(application, changes.last), changes.count)
 
         for wave in _waves():
             work = {table.name: partial(bring, table=table) for table in wave if table in targets}
@@ -90,11 +94,11 @@ def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, t
     strategy = table.strategy
     if change.only_added and isinstance(strategy, Rows):
         new = strategy.make(change.rows, change, given)
-        sinks.append_rows(new, settings, table, txn, count=count)
+        sinks.append_rows(new, settings, table, txn, count=count, are_few=change.is_small)
     elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
         sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
-        if change.is_small and sinks.is_small(settings, table):
-            sinks.merge_few(sums, settings, table, txn, matched=strategy.adds)
+        if change.is_small and few_rows.is_small(settings, table):
+            few_rows.merge(sums.toArrow(), settings, table, txn, matched=strategy.adds)
         else:
             sinks.merge_rows(sums, settings, table, txn, on=table.keys, matched=dict(strategy.adds))
     else:
@@ -102,54 +106,34 @@ def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, t
 
 
 def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, table: GoldTable) -> None:
-    """Bring a table up to the history of customers or accounts: for the transactions of those whose history changed."""
+    """Bring a table up to the history of customers or accounts: for the transactions for which another version holds than before."""
     application = control.following(settings, dimension)
     gold = control.following(settings, tables.SILVER_TRANSACTIONS)
-    key = dimension.keys[0]
 
     def take(feed: DataFrame, _: Collection[Table]) -> int | None:
-        last: int | None = feed.agg(F.max("_commit_version")).collect()[0][0]
-        if last is not None:
-            done = sinks.applied(settings, table, gold)
-            version = None if done is None else _upto(settings, done)
-            silver = sources.read_table(feed.sparkSession, settings, tables.SILVER_TRANSACTIONS, version=version)
-            rows = silver.join(feed.select(key).distinct(), on=key, how="left_semi")
-            if done is None:
-                rows = rows.limit(0)  # rows that the table does not have yet come with the histories as they are now
-            _amend(Change(rows, rows, is_in_place=False), inputs(silver, settings), settings, table, Txn(application, last))
-        return last
+        versions = hold_versions(feed, dimension.keys[0])
+        if versions is None:
+            return None
+        txn, done = Txn(application, versions.last), sinks.applied(settings, table, gold)
+        if done is None:  # the table has no rows yet: they will come with the histories as they are now
+            few_rows.note_applied(settings, table, txn)
+            return versions.last
+        session = feed.sparkSession
+        given = held.inputs(session, settings, held.silver_in_time(settings, gold, done), is_small=versions.are_few)
+        with sinks.configured(session, held.SMALL_PLANS if versions.are_few else {}):
+            change = versions.change(given, is_temporal=table.is_temporal)
+            if table.is_temporal and change.hours == ():
+                few_rows.note_applied(settings, table, txn)
+            else:
+                _amend(change, given, settings, table, txn)
+        return versions.last
 
     _follow(spark, settings, dimension, (table,), application, take)
 
 
-def inputs(silver: DataFrame, settings: Settings) -> Inputs:
-    """Tables as they are now, but for silver.transactions, which is given."""
-
-    def read(table: Table) -> DataFrame:
-        return silver if table == tables.SILVER_TRANSACTIONS else sources.read_table(silver.sparkSession, settings, table)
-
-    return Inputs(read, settings.large_credit)
-
-
-def _silver_in_time(spark: SparkSession, settings: Settings, application: str, version: int) -> DataFrame:
-    """silver.transactions at a version; read from gold.enriched_transactions, if that has come as far: there it lies in order of time."""
-    silver, enriched = tables.SILVER_TRANSACTIONS, tables.ENRICHED_TRANSACTIONS
-    if sinks.applied(settings, enriched, application) == version:
-        return sources.read_table(spark, settings, enriched).select(*silver.columns)
-    return sources.read_table(spark, settings, silver, version=version)
-
-
-def _upto(settings: Settings, version: int) -> int:
-    """The last version of silver.transactions that holds the same rows as one: the files of older ones may be gone."""
-    path = tables.SILVER_TRANSACTIONS.path(settings)
-    while is_upkeep(path, version + 1):
-        version += 1
-    return version
-
-
 def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
-    present, wanted = table.strategy.parts(table, change, given)
-    sinks.merge_changes(sinks.changes_of(table, present, wanted), settings, table, txn)
+    present, wanted = (part.select(*table.columns) for part in table.strategy.parts(table, change, given))
+    sinks.merge_parts(present, wanted, settings, table, txn, are_few=change.is_small)
 
 
 def _follow(
@@ -212,5 +196,5 @@ def record(settings: Settings, run_id: str) -> None:
     kill_point("before batches of gold")
     with leases.hold(settings, [tables.BATCHES], owner="gold"):
         if rows:
-            control.append_held(settings, tables.BATCHES, rows)
+            control.append_under_lease(settings, tables.BATCHES, rows)
     kill_point("after batches of gold")

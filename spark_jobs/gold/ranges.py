@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 
 from spark_jobs.gold.strategies import Windows
 from spark_jobs.lake import sources
+from spark_jobs.runtime.times import to_micros
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,15 @@ class Range:
         """The silver rows of the range."""
         return self._within(self.silver.where(self.on_days("event_on", 0)), ["event_at"])
 
-    def near(self, start: str, hours: int, end: str | None = None) -> Column:
+    def near(self, start: str, hours: int, end: str | None = None) -> str:
         """Whether a time is at most so many hours from the range."""
         first, last = _shifted(self.start, -timedelta(hours=hours)), _shifted(self.end, timedelta(hours=hours))
-        return (F.col(start) <= sources.moment(last)) & (F.col(end or start) >= sources.moment(first))
+        return f"{start} <= {_literal(last)} and {end or start} >= {_literal(first)}"
 
-    def on_days(self, day: str, around: int) -> Column:
+    def on_days(self, day: str, around: int) -> str:
         """Whether a day is one of the range, or at most so many days beside it. In literals, so that Delta skips files."""
         first, last, more = self.start.date(), (self.end - timedelta(microseconds=1)).date(), timedelta(days=around)
-        return F.col(day).between(F.lit(max(first, date.min + more) - more), F.lit(min(last, date.max - more) + more))
+        return f"{day} between date '{max(first, date.min + more) - more}' and date '{min(last, date.max - more) + more}'"
 
     def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
         """The rows that agree with one of the other frame in its columns."""
@@ -55,6 +56,10 @@ class Range:
 
     def _within(self, rows: DataFrame, times: Sequence[str]) -> DataFrame:
         return rows.where(reduce(Column.__or__, (sources.between(time, self.start, self.end) for time in times)))
+
+
+def _literal(time: datetime) -> str:
+    return f"timestamp_micros({to_micros(time)})"
 
 
 def _shifted(moment: datetime, by: timedelta) -> datetime:

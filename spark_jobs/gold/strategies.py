@@ -21,24 +21,36 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HOURS_A_DAY = 24
+ALL = "true"  # the condition that every row meets
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What tables are made of: `read` gives a table (silver.transactions as the change left it, others as they are now)."""
+    """What tables are made of: silver.transactions as the change left it, others as they are now.
 
-    read: Callable[[Table], DataFrame]
+    `table` gives a table for Spark to read, `few` the rows that meet a condition in memory (None: they are many), and `hold` computes
+    rows once for several uses.
+    """
+
+    table: Callable[[Table], DataFrame]
     large_credit: Decimal
+    few: Callable[[Table, str], DataFrame | None] = lambda _table, _where: None
+    hold: Callable[[DataFrame], DataFrame] = lambda rows: rows.localCheckpoint()
 
-    def silver(self) -> DataFrame:
-        """All rows of silver.transactions."""
-        return self.read(SILVER_TRANSACTIONS)
+    def read(self, table: Table, where: str = ALL) -> DataFrame:
+        """The rows of a table that meet a condition, which is one of a region."""
+        few = self.few(table, where)
+        return self.table(table).where(where) if few is None else few
+
+    def silver(self, where: str = ALL) -> DataFrame:
+        """Rows of silver.transactions."""
+        return self.read(SILVER_TRANSACTIONS, where)
 
 
 class Region(Protocol):
     """A part of silver.transactions: rows that came or went (changes.Change), or a range of times (ranges.Range).
 
-    Conditions `near` and `on_days` may be true of other rows, too: by them files are skipped.
+    Conditions `near` and `on_days`, in SQL, may be true of other rows, too: by them files are skipped.
     """
 
     @property
@@ -49,10 +61,10 @@ class Region(Protocol):
     def only_added(self) -> bool:
         """Whether nothing else happened than that these rows came."""
 
-    def near(self, start: str, hours: int, end: str | None = None) -> Column:
+    def near(self, start: str, hours: int, end: str | None = None) -> str:
         """Whether a time, or the span from it to `end`, is at most so many hours from the region."""
 
-    def on_days(self, day: str, around: int) -> Column:
+    def on_days(self, day: str, around: int) -> str:
         """Whether a date is one of the region, or at most so many days beside it."""
 
     def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
@@ -109,8 +121,8 @@ class Windows(Strategy):
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """All windows that hold a time of the region."""
         is_near = region.on_days("event_on", self.days) if self.hours is None else region.near("event_at", self.hours)
-        present = inputs.read(table).where(region.near(self.column, self.hours or (self.days + 1) * HOURS_A_DAY))
-        return region.of_windows(present, self), region.of_windows(self.make(inputs.silver().where(is_near), inputs), self)
+        present = inputs.read(table, region.near(self.column, self.hours or (self.days + 1) * HOURS_A_DAY))
+        return region.of_windows(present, self), region.of_windows(self.make(inputs.silver(is_near), inputs), self)
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,7 @@ class Rows(Strategy):
 
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """The rows that name a silver row of the region."""
-        near = inputs.read(table).where(region.near(self.times[0], self.hours))
+        near = inputs.read(table, region.near(self.times[0], self.hours))
         return region.of_ids(near, self.ids, self.times), self.make(region.rows, region, inputs)
 
 

@@ -13,7 +13,7 @@ from spark_jobs.runtime.errors import LedgerError
 
 @dataclass(frozen=True)
 class KafkaTopic:
-    """A topic of the broker: how many partitions, and its settings beside the broker's defaults."""
+    """A topic of the broker: how many partitions, and its settings where they differ from the broker's defaults."""
 
     name: str
     partitions: int

@@ -1,7 +1,7 @@
 """One writer a table: an operating-system lock on a file beside the warehouse's tables.
 
 Whoever holds leases waits only for those that come later in one order of all, so that no two can block each other. The kernel frees
-the lock when its holder dies, however it dies. The file says who holds it, for people.
+the lock when its holder dies, however it dies. The file names the holder, for information only.
 """
 
 import fcntl
@@ -88,13 +88,13 @@ def _refuse_out_of_order(wanted: Iterable[str], owner: str) -> None:
 def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666)) as file:
-        told = False
+        is_logged = False
         while not _try_lock(file):
             if time.monotonic() >= deadline:
                 raise LeaseHeld(f"{name} is being written by {_holder(file)}: wait for it, or end it")
-            if not told:
+            if not is_logged:
                 log.info("waiting for %s, which is being written by %s", name, _holder(file))
-                told = True
+                is_logged = True
             time.sleep(_POLL_SECONDS)
         epoch = _record(file).get("epoch", 0) + 1
         record = {"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": _now(), "epoch": epoch}

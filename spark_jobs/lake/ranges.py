@@ -1,14 +1,24 @@
-"""Conditions in literals that hold some times, so that Delta can skip files and Parquet can skip pages."""
+"""Conditions in literals that hold some times, so that Delta can skip files and Parquet can skip pages.
 
+They are texts of Spark's SQL; `to_datafusion` says them for DataFusion.
+"""
+
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, functions as F
 
 MOST = 64  # ranges; to skip files by 100 of them, Delta would generate more code than a Java method may have
 _MOST_OF_FILES, _MOST_NAMED = 16, 2_000
 _MICROS = 1_000_000
+_LITERALS = {
+    "timestamp_micros": """arrow_cast({}, 'Timestamp(Microsecond, Some("UTC"))')""",
+    "date_from_unix_date": "arrow_cast(arrow_cast({}, 'Int32'), 'Date32')",
+}
 
 Range = tuple[int, int]  # numbers of hours, or of days, since the epoch; both ends included
 
@@ -30,6 +40,15 @@ def number(time: str, unit: Unit) -> Column:
     return F.floor(seconds / unit.seconds)
 
 
+def numbers(times: pa.ChunkedArray, unit: Unit) -> list[int]:
+    """The numbers of the hours or days since the epoch in which times (or, of days, dates) in memory lie."""
+    if pa.types.is_date32(times.type):
+        counted = times.cast("int32").to_numpy()
+    else:
+        counted = times.cast(pa.timestamp("us", "UTC")).cast("int64").to_numpy() // (unit.seconds * _MICROS)
+    return [int(number) for number in np.unique(counted)]
+
+
 def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:
     """Ranges of the numbers and of those at most `width` from one; of more than `most`, the nearest are joined."""
     ordered = sorted(set(numbers))
@@ -41,10 +60,20 @@ def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:
     return [(ordered[start] - width, ordered[end - 1] + width) for start, end in zip(starts, ends, strict=True)]
 
 
-def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> Column:
+def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> str:
     """Whether the span from one column to another overlaps one of the ranges; for one column, whether it lies in one."""
     parts = [f"({start} < {_literal(last + 1, unit)} and {end} >= {_literal(first, unit)})" for first, last in found]
-    return F.expr(_any(parts) if parts else "false")
+    return _any(parts) if parts else "false"
+
+
+def since(time: str, micros: int) -> str:
+    """Whether a time is at least so many microseconds after the epoch."""
+    return f"{time} >= timestamp_micros({micros})"
+
+
+def to_datafusion(condition: str) -> str:
+    """A condition of this module in the words of DataFusion."""
+    return re.sub(rf"({'|'.join(_LITERALS)})\((-?\d+)\)", lambda found: _LITERALS[found[1]].format(found[2]), condition)
 
 
 def among(time: str, numbers: Sequence[int], unit: Unit) -> Column:
@@ -52,8 +81,13 @@ def among(time: str, numbers: Sequence[int], unit: Unit) -> Column:
 
     So for files there are few ranges, and the rows are looked up one by one.
     """
-    is_in_file = overlap(time, time, around(numbers, 0, _MOST_OF_FILES), unit)
+    is_in_file = F.expr(in_files(time, numbers, unit))
     return is_in_file & number(time, unit).isin(list(numbers)) if len(numbers) <= _MOST_NAMED else is_in_file
+
+
+def in_files(time: str, numbers: Iterable[int], unit: Unit) -> str:
+    """Whether a time lies in one of these hours or days, or near one: in few ranges, by which a merge skips files."""
+    return overlap(time, time, around(numbers, 0, _MOST_OF_FILES), unit)
 
 
 def _any(parts: Sequence[str]) -> str:

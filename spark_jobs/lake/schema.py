@@ -60,10 +60,10 @@ def bring_up(settings: Settings, tables: Iterable[Table]) -> None:
         write_whole(version_file(settings), f"{SCHEMA_VERSION}\n")
 
 
-def ensure_tables(settings: Settings, tables: Iterable[Table], *, is_held: bool = False) -> None:
+def ensure_tables(settings: Settings, tables: Iterable[Table], *, has_lease: bool = False) -> None:
     """Create the tables that do not exist yet, and add missing columns to the others; existing rows have null there.
 
-    Columns are added under the table's lease, unless the caller holds it (`is_held`). Raises LedgerError, and changes nothing, where
+    Columns are added under the table's lease, unless the caller holds it (`has_lease`). Raises LedgerError, and changes nothing, where
     the warehouse is newer than this code, or some table cannot be brought up by additions.
     """
     tables = list(tables)
@@ -76,7 +76,7 @@ def ensure_tables(settings: Settings, tables: Iterable[Table], *, is_held: bool 
         if table not in found:
             _create(settings, table)
         elif lacking(table, found[table]):
-            with nullcontext() if is_held else leases.hold(settings, [table], f"new columns of {table.name}", WAIT_SECONDS):
+            with nullcontext() if has_lease else leases.hold(settings, [table], f"new columns of {table.name}", WAIT_SECONDS):
                 _add_columns(settings, table)
 
 
@@ -110,16 +110,18 @@ def _differences(table: Table, delta: deltalake.DeltaTable) -> list[str]:
     wanted = {field["name"]: _bare(field["type"]) for field in delta_struct(table.ddl)["fields"]}
     nullable = {name for name, _, is_nullable in parse_columns(table.ddl) if is_nullable}
     partitions = tuple(delta.metadata().partition_columns)
-    told = [
+    differences = [
         f"{table.name} has column {name} of type {_text(kind)}, expected {_text(wanted[name])}"
         for name, kind in present.items()
         if name in wanted and kind != wanted[name]
     ]
-    told += [f"{table.name} has column {name}, expected none of that name" for name in present if name not in wanted]
-    told += [f"{table.name} has no column {name}, which is never null" for name in wanted if name not in present and name not in nullable]
+    differences += [f"{table.name} has column {name}, expected none of that name" for name in present if name not in wanted]
+    differences += [
+        f"{table.name} has no column {name}, which is never null" for name in wanted if name not in present and name not in nullable
+    ]
     if partitions != table.partitioned_by:
-        told.append(f"{table.name} is partitioned by {list(partitions)}, expected {list(table.partitioned_by)}")
-    return told
+        differences.append(f"{table.name} is partitioned by {list(partitions)}, expected {list(table.partitioned_by)}")
+    return differences
 
 
 def _bare(kind: Any) -> Any:

@@ -1,6 +1,5 @@
 """Work on several tables side by side, each in a session of its own, so that the settings of one write do not meet those of another."""
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
@@ -10,16 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.runtime.errors import LedgerError, first_line
 
-log = logging.getLogger(__name__)
-
 AT_ONCE = 3  # while one plans or commits, others compute; work on many rows fills cores and memory by itself
 
 
 def run_each(spark: SparkSession, work: Mapping[str, Callable[[SparkSession], object]], at_once: int = AT_ONCE) -> None:
     """Run each piece of work, by name, in a copy of the session; they begin in this order, so many at a time.
 
-    When one fails, those that have begun are finished, and the others do not begin. Raises LedgerError with the first line of what
-    failed first.
+    When one fails, those that have begun are finished, and the others do not begin. Raises LedgerError with the first line of each
+    error, and first that of what failed first, which is the cause.
     """
 
     def run(name: str, task: Callable[[SparkSession], object]) -> None:
@@ -34,10 +31,8 @@ def run_each(spark: SparkSession, work: Mapping[str, Callable[[SparkSession], ob
         pool.shutdown(cancel_futures=True)
     errors = [(name, error) for future, name in begun.items() if not future.cancelled() and (error := future.exception())]
     errors.sort(key=lambda failed: failed[0] not in {begun[future] for future in first})
-    for name, error in errors[1:]:
-        log.error("%s stopped, too: %s", name, first_line(error))
-    for name, error in errors[:1]:
-        raise LedgerError(f"{name} stopped: {first_line(error)}") from error
+    if errors:
+        raise LedgerError("; ".join(f"{name} stopped: {first_line(error)}" for name, error in errors)) from errors[0][1]
 
 
 def copy_of(spark: SparkSession) -> SparkSession:

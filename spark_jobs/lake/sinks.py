@@ -10,22 +10,18 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from deltalake import ColumnProperties, CommitProperties, DeltaTable as DeltaLog, Transaction, WriterProperties
+from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from spark_jobs.lake import ranges
-from spark_jobs.lake.ddl import parse_columns
+from spark_jobs.lake import few_rows, ranges
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied as applied
-from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
 _ROWS_A_FILE = 500_000
 _MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
-_MOST_IN_MEMORY = 32 * 2**20  # bytes of files of a table into which a few rows are merged without Spark
-_PLAIN_WRITER = 2  # the version of Delta's protocol without change feeds and deletion vectors
 _MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
 _OPTIMIZE = "spark.databricks.delta.optimize"
@@ -60,6 +56,12 @@ def append_batches(
     append_once(new, settings, table, txn, {"batch": txn.version if batch is None else batch})
 
 
+def append_few(rows: DataFrame, settings: Settings, table: Table, txn: Txn) -> None:
+    """`append_batches` of rows that fit into memory, in the table's order: in one Spark execution, and a commit without any."""
+    ordered = rows.toArrow().sort_by([(name, "ascending") for name in order_of(table)])
+    few_rows.append_batches(ordered, settings, table, txn)
+
+
 def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, told: Mapping[str, int]) -> None:
     """Append rows in one commit, which is skipped when it was done before; `told` goes into the commit's userMetadata."""
     kill_point(f"before {table.name}")
@@ -75,8 +77,14 @@ def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, tol
     kill_point(f"after {table.name}")
 
 
-def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, count: int) -> None:
-    """Append rows (about `count`) in the table's order, in one commit that is skipped when it was done before."""
+def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, count: int, are_few: bool = False) -> None:
+    """Append rows (about `count`) in the table's order, in one commit that is skipped when it was done before.
+
+    `are_few`: they are likely to fit into memory.
+    """
+    if are_few and (few := collect_few(rows)) is not None:
+        few_rows.append(few, settings, table, txn)
+        return
     kill_point(f"before {table.name}")
     ordered = in_order(rows.select(*table.columns), order_of(table), count)
     metadata = json.dumps({"application": txn.application, "upto": txn.version})
@@ -119,69 +127,6 @@ def merge_rows(
     kill_point(f"after {table.name}")
 
 
-def merge_few(
-    rows: DataFrame,
-    settings: Settings,
-    table: Table,
-    txn: Txn,
-    *,
-    matched: Mapping[str, str] | None = None,
-    deletes_where: str | None = None,
-) -> None:
-    """`merge_rows` by the table's merge keys, of rows that fit into memory, into a table that `is_small`: without Spark's MERGE.
-
-    Expressions are SQL that Spark and DataFusion understand alike. Raises LedgerError when two rows have the same keys.
-    """
-    delta = DeltaLog(str(table.path(settings)))
-    if (done := delta.transaction_version(txn.application)) is not None and done >= txn.version:
-        return
-    few, keys = rows.toArrow(), merge_keys(table)
-    if (distinct := few.group_by(list(keys)).aggregate([]).num_rows) != few.num_rows:
-        raise LedgerError(
-            f"{table.name}: found {few.num_rows} changes of {distinct} rows, expected one of each: look for damage by an audit"
-        )
-    kill_point(f"before {table.name}")
-    is_same = " and ".join(f"(t.`{key}` is not distinct from s.`{key}`)" for key in keys)
-    commit = _commit(txn)
-    merge = delta.merge(few, is_same, "s", "t", writer_properties=_writer(table), commit_properties=commit)
-    if deletes_where:
-        merge = merge.when_matched_delete(deletes_where)
-    values = {f"`{name}`": f"s.`{name}`" for name in table.columns}
-    updates = {f"`{name}`": value for name, value in matched.items()} if matched else values
-    keep = f"not coalesce({deletes_where}, false)" if deletes_where else None
-    merge.when_matched_update(updates).when_not_matched_insert(values, keep).execute()
-    kill_point(f"after {table.name}")
-
-
-def is_small(settings: Settings, table: Table) -> bool:
-    """Whether a few rows are merged into a table in memory: one that needs no features of a writer, and has few bytes."""
-    delta = DeltaLog(str(table.path(settings)))
-    sizes = pa.table(delta.get_add_actions()).column("size_bytes").to_pylist()
-    return delta.protocol().min_writer_version <= _PLAIN_WRITER and sum(sizes) <= _MOST_IN_MEMORY
-
-
-def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
-    """Note, in a commit without rows, how far an application has brought a table that did not have to change."""
-    delta = DeltaLog(str(table.path(settings)))
-    if (done := delta.transaction_version(txn.application)) is not None and done >= txn.version:
-        return
-    kill_point(f"before {table.name}")
-    commit = _commit(txn)
-    delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
-    kill_point(f"after {table.name}")
-
-
-def _commit(txn: Txn) -> CommitProperties:
-    user_metadata = json.dumps({"application": txn.application, "upto": txn.version})
-    return CommitProperties(custom_metadata={"userMetadata": user_metadata}, app_transactions=[Transaction(*txn)])
-
-
-def _writer(table: Table) -> WriterProperties:
-    """As Spark writes gold (layout.SMALL_PAGES). Of decimals no statistics: delta-rs has floats for them, by which rows could be missed."""
-    exact = {name: ColumnProperties(statistics_enabled="NONE") for name, kind, _ in parse_columns(table.ddl) if kind.startswith("decimal")}
-    return WriterProperties(compression="ZSTD", data_page_row_count_limit=1000, column_properties=exact)
-
-
 def mark_removed_rows(spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> None:
     """Let Delta mark rows of these tables as removed, and leave their files, where it does not yet (deletion vectors).
 
@@ -222,18 +167,41 @@ def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame
     return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).localCheckpoint()
 
 
-def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn) -> None:
-    """Write a `difference`. Of a gold table, for which it was kept, no more is read than the hours, or days, of the rows that change."""
+def merge_parts(present: DataFrame, wanted: DataFrame, settings: Settings, table: Table, txn: Txn, *, are_few: bool) -> None:
+    """Turn a part of a gold table as it is into what it should be; `are_few`: what differs is likely to fit into memory."""
+    few = collect_few(difference(present, wanted, on=merge_keys(table))) if are_few else None
+    if few is None:
+        merge_changes(changes_of(table, present, wanted), settings, table, txn)
+    elif few_rows.is_small(settings, table):
+        few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
+    else:
+        merge_changes(present.sparkSession.createDataFrame(few), settings, table, txn)
+
+
+def collect_few(rows: DataFrame) -> pa.Table | None:
+    """The rows in memory; None where they are too many."""
+    few = rows.limit(few_rows.MOST_ROWS + 1).toArrow()
+    return few if few.num_rows <= few_rows.MOST_ROWS else None
+
+
+def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn, *, are_few: bool = False) -> None:
+    """Write a `difference`. Of a gold table, for which it was kept, no more is read than the hours, or days, of the rows that change.
+
+    `are_few` says that the rows fit into memory, where the caller knows.
+    """
     time, within, keys = merge_time(table), None, merge_keys(table)
+    if are_few and few_rows.is_small(settings, table):
+        few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
+        return
     if table.layer == "gold":
         unit = ranges.DAY if time == "day" else ranges.HOUR
         numbers = F.collect_set(ranges.number(time, unit)) if time else F.array()
         found = changed.agg(F.count("*").alias("count"), numbers.alias("numbers")).collect()[0]
         if not found["count"]:
-            note_applied(settings, table, txn)
+            few_rows.note_applied(settings, table, txn)
             return
-        if found["count"] <= _MOST_IN_ONE_FILE and is_small(settings, table):
-            merge_few(changed, settings, table, txn, deletes_where="s._is_gone")
+        if found["count"] <= _MOST_IN_ONE_FILE and few_rows.is_small(settings, table):
+            few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
             return
         within = ranges.among(f"t.{time}", found["numbers"], unit) if time else None
     merge_rows(changed, settings, table, txn, on=keys, deletes_where="s._is_gone", within=within)

@@ -1,17 +1,11 @@
 """Every read of the jobs that use Spark: Delta tables whole, in ranges and as streams."""
 
-import shutil
-from collections.abc import Iterable
 from datetime import datetime
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import Table
-from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_micros
 
@@ -59,29 +53,7 @@ def stream_table(
     return reader.load(str(table.path(settings)))
 
 
-def start_once(writer: DataStreamWriter, settings: Settings, layer: str, table: Table) -> StreamingQuery:
-    """Start a query that takes the new rows of a table and ends. It begins with an empty checkpoint.
-
-    What the layer has written says where its query starts; a checkpoint that is older or newer than the tables would hide rows.
-    """
-    checkpoint = settings.checkpoints / layer / table.name
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-
-
 def read_changes(spark: SparkSession, settings: Settings, table: Table, after_version: int, upto_version: int) -> DataFrame:
     """The change feed of a table after one of its versions, up to another one: its columns, _change_type and _commit_version."""
     reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after_version + 1)
     return reader.option("endingVersion", upto_version).load(str(table.path(settings)))
-
-
-def wait_for(queries: Iterable[StreamingQuery]) -> None:
-    """Wait until every availableNow query is done; then raises LedgerError with the first line of each error."""
-    failures = []
-    for query in queries:
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            failures.append(f"{query.name} stopped: {first_line(error)}")
-    if failures:
-        raise LedgerError("; ".join(failures))

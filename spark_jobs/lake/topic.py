@@ -52,7 +52,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Versions:
-    """Records that tell how a thing is from a time on, which becomes valid_from; a null value deletes it. `key` is Kafka's key, too."""
+    """Records that give the state of a thing from a time on (valid_from); a null value deletes it. `key` is Kafka's key, too."""
 
     key: str
     time: str

@@ -1,4 +1,4 @@
-"""Delta's transaction identifier, kept in the commit of the rows that it stands for: a repeated write finds itself done."""
+"""Delta's transaction identifier, stored in the commit of the rows: a repeated write finds that it is done."""
 
 from typing import NamedTuple
 

@@ -22,15 +22,15 @@ _FILES = ('{"add":', '{"remove":', '{"cdc":')  # what a commit without rows has 
 
 
 def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bool:
-    """Whether two versions of a table hold the same rows, as far as the log still tells; in doubt they do not."""
+    """Whether two versions of a table hold the same rows, as far as the log still says; in doubt they do not."""
     first, last = sorted((one, other))
     return all(is_upkeep(table.path(settings), version) for version in range(first + 1, last + 1))
 
 
 def is_upkeep(path: Path, version: int) -> bool:
-    """Whether the commit of a version left all rows as they were; no, where it is not there to tell."""
+    """Whether the commit of a version left all rows as they were; no where it is gone from the log."""
     lines = _commit(path, version)
-    return bool(lines) and (_told(lines).get("operation") in UPKEEP or not any(line.startswith(_FILES) for line in lines))
+    return bool(lines) and (_parse_commit_info(lines).get("operation") in UPKEEP or not any(line.startswith(_FILES) for line in lines))
 
 
 def has_changes_from(path: Path, version: int) -> bool:
@@ -46,7 +46,7 @@ def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], com
     if version > delta.version():
         raise LedgerError(
             f"{delta.table_uri}: found version {delta.version()}, expected version {version} to go back to: the table was restored from "
-            "an older copy; bring back tables and control tables of one moment"
+            "an older copy; restore tables and control tables of one time"
         )
     if version < delta.version():
         delta.restore(version, commit_properties=commit)
@@ -73,10 +73,10 @@ def rows_since(path: Path, version: int) -> int:
 def rows_written(path: Path, after: int, applications: Collection[str]) -> int | None:
     """How many rows the merges of some applications added, changed or removed after a version of the table at `path`; None without any.
 
-    Of a commit that is not there to tell, it counts that there was one.
+    A commit that is no longer in the log counts as one without metrics.
     """
-    told = (_commit_info(path, version) for version in range(after + 1, DeltaTable(str(path)).version() + 1))
-    own = [commit.get("operationMetrics", {}) for commit in told if not commit or commit.get("application") in applications]
+    commits = (_commit_info(path, version) for version in range(after + 1, DeltaTable(str(path)).version() + 1))
+    own = [commit.get("operationMetrics", {}) for commit in commits if not commit or commit.get("application") in applications]
     return sum(int(metrics.get(what, 0)) for metrics in own for what in _CHANGES) if own else None
 
 
@@ -89,12 +89,12 @@ def _commit(path: Path, version: int) -> list[str]:
 
 def _commit_info(path: Path, version: int) -> dict[str, Any]:
     """What the commit of a version says of itself, what its writer put into userMetadata included; nothing where it is not there."""
-    return _told(_commit(path, version))
+    return _parse_commit_info(_commit(path, version))
 
 
-def _told(lines: Iterable[str]) -> dict[str, Any]:
-    told: dict[str, Any] = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
+def _parse_commit_info(lines: Iterable[str]) -> dict[str, Any]:
+    info: dict[str, Any] = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
     try:
-        return {**json.loads(told.get("userMetadata") or "{}"), **told}
+        return {**json.loads(info.get("userMetadata") or "{}"), **info}
     except (ValueError, TypeError):
-        return told
+        return info

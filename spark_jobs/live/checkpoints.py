@@ -78,8 +78,8 @@ def refuse_ahead(settings: Settings) -> None:
         if reached > head + 1:
             raise LedgerError(
                 f"live {query.name}: the state is newer than the tables: found {LIVE_TRANSACTIONS.name} at version {head}, and a state "
-                f"that has taken version {reached - 1}; expected tables and checkpoints of one moment: bring back the checkpoints of "
-                "that moment, restore a savepoint (run savepoint restore), or rebuild the table: "
+                f"that has taken version {reached - 1}; expected tables and checkpoints of one time: restore the checkpoints of "
+                "that time, restore a savepoint (run savepoint restore), or rebuild the table: "
                 f"run upgrade --mode stateless --query {query.name}"
             )
 
@@ -98,7 +98,7 @@ def open_checkpoint(settings: Settings, query: LiveQuery, frame: DataFrame) -> C
 
 
 def intake_application(settings: Settings) -> str:
-    """The transaction identifier of the intake: another one after each restored savepoint, which the table tells."""
+    """The transaction identifier of the intake: another one after each restored savepoint, which the table names."""
     return _intake(_newest_intake(settings))
 
 
@@ -147,7 +147,7 @@ def _intake(number: int) -> str:
 
 def _lost(query: LiveQuery, why: str) -> LedgerError:
     return LedgerError(
-        f"live {query.name}: the state behind {query.table.name} is gone or older than the table: {why}; expected the checkpoint that "
+        f"live {query.name}: the state of {query.table.name} is gone or older than the table: {why}; expected the checkpoint that "
         f"wrote it: bring it back, restore a savepoint (run savepoint restore), or rebuild the table: "
         f"run upgrade --mode stateless --query {query.name}"
     )

@@ -1,4 +1,4 @@
-"""What the state of a live query depends on, recorded beside its checkpoint: Spark has no operator ids that would tell.
+"""What the state of a live query depends on, recorded beside its checkpoint: Spark has no operator ids that would show it.
 
 A change of anything in a fingerprint means that the state cannot be kept; what is not in it (a filter, an output column, a name) may
 change. include/docs/live.md has the table.

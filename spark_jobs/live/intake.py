@@ -73,7 +73,7 @@ def not_refused(bronze: DataFrame, refusals: DataFrame) -> DataFrame:
 def remembered(transactions: DataFrame, refusals: DataFrame, first: int, since: Column | None) -> DataFrame:
     """The rows of batches before `first` by which duplicates are known: accepted ones and duplicates, after a watermark if there is one.
 
-    A run that died may have left refused rows of later batches, which are decided once more.
+    A run that died may have left refused rows of later batches, which are decided again.
     """
     names = ("transaction_id", "event_at", "_batch")
     rows = transactions.select(*names).unionByName(refusals.where(F.col("reason") == DUPLICATE).select(*names))

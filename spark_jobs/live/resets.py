@@ -1,4 +1,4 @@
-"""Live tables and their states brought to another moment, all together: a crash on the way is made good before anything else happens.
+"""Live tables and their states set back together: the next job finishes a reset that was interrupted before it does anything else.
 
 What is to be done is written down first, then done table by table and query by query, each step once however often it is begun.
 """
@@ -101,7 +101,7 @@ def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
         delta.delete(commit_properties=commit)
     else:
         set_back(delta, new.version, table.partitioned_by, commit)
-        ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
+        ensure_tables(settings, [table], has_lease=True)  # it has the columns of that version
     kill_point(f"after reset of {table.name}")
 
 

@@ -1,4 +1,4 @@
-"""The queries of the live application as they run: the intake, and each live query behind it."""
+"""The queries of the live application as they run: the intake, and the live queries that follow it."""
 
 import json
 import logging
@@ -114,7 +114,7 @@ class Intake(_LiveStream):
 
     def _process(self, judged: DataFrame, first: int, last: int) -> None:
         spark, settings, txn = judged.sparkSession, self._settings, Txn(self._application, last)
-        if last <= self._begun:  # a run that died has written what it refused: it stands, whatever rules and lateness say now
+        if last <= self._begun:  # a run that died has written what it refused: it remains, whatever rules and lateness say now
             within = F.col("_batch").between(first, last)
             bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
             sinks.append_batches(intake.not_refused(bronze, refused).coalesce(1), settings, LIVE_TRANSACTIONS, txn)
@@ -160,12 +160,12 @@ class Live(_LiveStream):
         table = self._live.table
 
         def append(rows: DataFrame, number: int) -> None:
-            held = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
+            kept = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
-                if held.count():
-                    sinks.append_once(held.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
+                if kept.count():
+                    sinks.append_once(kept.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
             finally:
-                held.unpersist()
+                kept.unpersist()
 
         writer = frame.writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(checkpoint.folder))
         return writer.outputMode("append").trigger(**self._trigger()).foreachBatch(self._guarded(append)).start()

@@ -1,4 +1,4 @@
-"""Savepoints: the state of every live query and the version of every live table, of one moment, kept until an operator removes them.
+"""Savepoints: a consistent copy of the state of every live query and the version of every live table, kept until an operator removes them.
 
 A savepoint lies at `$LEDGER_CHECKPOINTS/savepoints/<name>`: `savepoint.json`, and beside it a copy of each query's checkpoint. It can be
 made while nothing runs and no query is behind gold.live_transactions, as a graceful stop leaves it.
@@ -52,7 +52,7 @@ def line(settings: Settings, savepoint: Savepoint) -> str:
 
 
 def create(settings: Settings, name: str, now: datetime) -> Savepoint:
-    """Keep this moment. The caller holds the leases of the live tables, and nothing runs.
+    """Make a savepoint. The caller holds the leases of the live tables, and nothing runs.
 
     Raises SettingsError when there is a savepoint of that name, LedgerError when a query is behind or has lost its state, or none has run.
     """
@@ -113,18 +113,18 @@ def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fing
 def _confirm_one_moment(settings: Settings, generations: Iterable[Checkpoint]) -> None:
     """Raises LedgerError where a query, or the intake, has yet to take a batch, or to end one that it has written already."""
     source = LIVE_TRANSACTIONS.path(settings)
-    behind = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
+    unfinished = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
     for each in generations:
         reached, ended = places.position(each), each.ended
         written = sinks.applied(settings, each.query.table, each.application)
         if reached is None or has_changes_from(source, reached):
             head = DeltaTable(str(source)).version()
-            behind.append(f"live {each.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}")
+            unfinished.append(f"live {each.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}")
         elif written is not None and written > ended:
-            behind.append(f"live {each.query.name} has written batch {written}, and not ended it")
-    if behind:
+            unfinished.append(f"live {each.query.name} has written batch {written}, and not ended it")
+    if unfinished:
         raise LedgerError(
-            f"{'; '.join(behind)}, as after a crash: expected all queries at one moment: start run live once more and stop it, "
+            f"{'; '.join(unfinished)}, as after a crash: expected all queries at the same version: start run live again and stop it, "
             "or run live --available-now"
         )
 

@@ -56,7 +56,7 @@ class State:
 def read_newest(session: Session, settings: Settings, query: LiveQuery, use: Callable[[SparkSession, State], T]) -> T | None:
     """What `use` makes of a query's newest state; None, and no session is asked for, where no batch of it has ended.
 
-    `use` is called once more when its files were removed meanwhile. Raises LedgerError when it cannot be read then either, or when the
+    `use` is called again when its files were removed meanwhile. Raises LedgerError when it cannot be read then either, or when the
     query's table knows of a checkpoint that is gone.
     """
     for is_last in (False, True):

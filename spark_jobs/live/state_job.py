@@ -29,12 +29,12 @@ _NO_STATE = "%s has no state: no batch of it has ended yet"
 def list_all(settings: Settings, session: Session) -> None:
     """Print of every live query its newest batch, and of each of its state stores the keys, entries and bytes.
 
-    Raises LedgerError, behind all others, for those that cannot be read.
+    Raises LedgerError, after all others, for those that cannot be read.
     """
     failed = []
     for query in QUERIES:
         try:
-            print_lines(state.read_newest(session, settings, query, _told) or f"{query.name}: no batch has ended yet, so there is no state")
+            print_lines(state.read_newest(session, settings, query, _summary) or f"{query.name}: no batch has ended yet: there is no state")
         except LedgerError as error:
             print_lines(f"{query.name}: cannot be read")
             failed.append(str(error))
@@ -78,12 +78,12 @@ def _query(name: str) -> LiveQuery:
     return BY_NAME[name]
 
 
-def _told(spark: SparkSession, found: State) -> str:
+def _summary(spark: SparkSession, found: State) -> str:
     frames = [state.entries(spark, found, store) for store in found.stores]
     counts = [frame.agg(F.lit(number).alias("number"), F.count("*").alias("n")) for number, frame in enumerate(frames)]
-    held = {row["number"]: row["n"] for row in reduce(DataFrame.unionAll, counts).collect()}
+    keys = {row["number"]: row["n"] for row in reduce(DataFrame.unionAll, counts).collect()}
     lines = [
-        (store.operator_id, store.operator, store.name, store.partitions, held[number], state.bytes_on_disk(found, store), _key(frame))
+        (store.operator_id, store.operator, store.name, store.partitions, keys[number], state.bytes_on_disk(found, store), _key(frame))
         for number, (store, frame) in enumerate(zip(found.stores, frames, strict=True))
     ]
     return "\n".join([str(found), *listed(("", "operator", "state store", "partitions", "entries", "bytes", "key"), lines)])

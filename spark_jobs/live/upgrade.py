@@ -55,6 +55,6 @@ def stateless(settings: Settings, present: Mapping[str, Fingerprint], names: Seq
 
 
 def keep(settings: Settings, mode: str, now: datetime) -> None:
-    """Keep a savepoint of this moment, if the mode asks for one."""
+    """Make a savepoint, if the mode asks for one."""
     if mode == SAVEPOINT_FIRST:
         savepoints.create(settings, f"upgrade-{now:%Y%m%dT%H%M%SZ}", now)

@@ -47,7 +47,7 @@ def keep(settings: Settings, release_id: int) -> Path:
     """Copy every table of a release, and return the folder of the copies; a release that is kept already stays as it is.
 
     Rows pass through in small batches, whatever the size of the tables. Raises LedgerError, and leaves nothing that readers would
-    see, when there is no such release, a table cannot be read any more, or its rows are not as many as the release tells.
+    see, when there is no such release, a table cannot be read any more, or it has not as many rows as the release names.
     """
     release = find_release(settings, release_id)
     target = folder(settings, release_id)
@@ -94,7 +94,7 @@ def _copy(source: DeltaTable, path: Path, rows: int, name: str) -> None:
         raise LedgerError(f"{name}: version {source.version()} cannot be copied ({first_line(error)}): keep a newer release") from error
     copied = target.count()
     if copied != rows:
-        raise LedgerError(f"{name}: copied {copied} rows, expected {rows} as the release tells: look for what removed rows of its files")
+        raise LedgerError(f"{name}: copied {copied} rows, expected {rows} as the release says: look for what removed rows of its files")
     log.info("%s: %d rows copied", name, copied)
 
 

@@ -1,4 +1,4 @@
-"""The job behind `run decide`: what a person decides about a closed gate, recorded with name and reason, and done.
+"""The job behind `run decide`: what an operator decides about a closed gate, recorded with name and reason, and carried out.
 
 - `release anyway`: the closed verdicts count as passed from now on, for the versions and batches that they judged.
 - `roll back`: silver and gold return to the newest release; the batches after it will be taken again (see rollback.py).
@@ -9,7 +9,7 @@ import logging
 from datetime import UTC, datetime
 
 from spark_jobs import control
-from spark_jobs.control.verdicts import CHOICES, ROLL_BACK, UNUSED, Decision, append_decisions_held, closed_verdicts, next_moment
+from spark_jobs.control.verdicts import CHOICES, ROLL_BACK, UNUSED, Decision, append_decisions_under_lease, closed_verdicts, next_time
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import DECISIONS, LAYERS
 from spark_jobs.releases import rollback
@@ -39,9 +39,9 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
         gates = about or [("silver and gold", None)]
         release = latest_release(settings)
         number = control.generation(settings) + (choice == ROLL_BACK)
-        moment, released = next_moment(settings, now or datetime.now(UTC)), release.release_id if release else 0
-        given = [Decision(moment, choice, layer, who, why, run_id, released, number) for layer, run_id in gates]
-        append_decisions_held(settings, given)
+        recorded_at, released = next_time(settings, now or datetime.now(UTC)), release.release_id if release else 0
+        given = [Decision(recorded_at, choice, layer, who, why, run_id, released, number) for layer, run_id in gates]
+        append_decisions_under_lease(settings, given)
     kill_point("after a decision")
     log.info("decided by %s: %s, for %s: %s", who, choice, ", ".join(layer for layer, _ in gates), why)
     rollback.finish(settings)
@@ -50,8 +50,8 @@ def decide(settings: Settings, choice: str, who: str, why: str, now: datetime | 
 def keep_unused(settings: Settings, choice: str, who: str, why: str, run_id: str) -> None:
     """Record an answer that cannot be carried out, with the reason; it changes nothing. `run_id` is the run that asked."""
     with leases.hold(settings, [DECISIONS], owner="decide"):
-        now, number = next_moment(settings, datetime.now(UTC)), control.generation(settings)
-        append_decisions_held(settings, [Decision(now, f"{choice} ({UNUSED})", UNUSED, who, why, run_id, 0, number)])
+        now, number = next_time(settings, datetime.now(UTC)), control.generation(settings)
+        append_decisions_under_lease(settings, [Decision(now, f"{choice} ({UNUSED})", UNUSED, who, why, run_id, 0, number)])
 
 
 def _check(choice: str, who: str, why: str) -> None:

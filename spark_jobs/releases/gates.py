@@ -1,7 +1,7 @@
 """The job behind `run gate LAYER`: judges what a layer's job wrote, records the verdicts, raises when the gate is closed.
 
 Starts no JVM: Delta is read by delta-rs, and Great Expectations judges what SQL measured. Where nothing new was written, the gate
-says `skipped`, and judges only what is expected all the same (freshness).
+says `skipped`, and judges only expectations that also apply without new rows (freshness).
 """
 
 import json
@@ -22,7 +22,7 @@ from expectations.suites import SuiteError, read_suite
 from spark_jobs import control
 from spark_jobs.control import backfills
 from spark_jobs.control.scope import Written, find_written, open_query
-from spark_jobs.control.verdicts import Finding, Verdict, append_held, closed_verdicts, newest_verdicts, next_moment
+from spark_jobs.control.verdicts import Finding, Verdict, append_under_lease, closed_verdicts, newest_verdicts, next_time
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BY_NAME, FOLLOWERS, LAYERS, QUALITY_RESULTS, Table
 from spark_jobs.lake.versions import hold_same_rows
@@ -43,24 +43,24 @@ def run(
     now: datetime | None = None,
     limit_seconds: float | None = None,
     *,
-    is_held: bool = False,
+    has_lease: bool = False,
 ) -> None:
     """Judge what the layer's job wrote since the last judgement that passed; what was not written since is not judged again.
 
     Writes Data Docs under `settings.quality`, one row a table to control.quality_results, and the verdict as JSON for callers.
-    The caller may hold the layer's leases (`is_held`).
+    The caller may hold the layer's leases (`has_lease`).
     With a limit, tables are judged in a process of its own; no judgement within that time closes the gate.
     Raises GateClosed when a critical expectation failed or could not be judged; LedgerError when there is nothing that could be
     judged, or a roll-back was decided meanwhile.
     """
     # Bronze never stops to be written, but the version that holds the batches in question does not change.
-    held = nullcontext() if is_held or layer == "bronze" else rollback.hold(settings, LAYERS[layer], owner=f"gate {layer}")
+    held = nullcontext() if has_lease or layer == "bronze" else rollback.hold(settings, LAYERS[layer], owner=f"gate {layer}")
     with held:
         generation = control.generation(settings)
         if layer != "bronze":
             backfills.refuse_halfway(settings)
         to_judge, standing = find_written(settings, layer)
-    now = next_moment(settings, now or datetime.now(UTC))
+    now = next_time(settings, now or datetime.now(UTC))
     versions = {written.table.name: written.version for written in to_judge}
     if layer == "gold":  # against silver as gold read it
         versions |= control.versions_read_by_gold(settings)
@@ -73,7 +73,7 @@ def run(
         with leases.hold(settings, [QUALITY_RESULTS], owner=f"gate {layer}"):
             if control.generation(settings) != generation:
                 raise LedgerError(f"gate {layer}: a roll-back came in between and took away what was judged: run the gate again")
-            append_held(settings, verdicts)
+            append_under_lease(settings, verdicts)
     for line in (*map(_line, verdicts), *map(_standing_line, standing)):
         log.info("%s", line)
     for failure in _failures(judgements):
@@ -108,8 +108,8 @@ def is_ahead_of_gold(settings: Settings, topic: str) -> bool:
     """Whether the silver table of a topic holds rows that gold has not taken."""
     silver = BY_NAME[f"silver.{topic}"]
     application = control.following(settings, silver)
-    told = [DeltaTable(str(table.path(settings))).transaction_version(application) for table in FOLLOWERS[silver]]
-    taken = min((version for version in told if version is not None), default=0)
+    followed = [DeltaTable(str(table.path(settings))).transaction_version(application) for table in FOLLOWERS[silver]]
+    taken = min((version for version in followed if version is not None), default=0)
     return not hold_same_rows(settings, silver, taken, DeltaTable(str(silver.path(settings))).version())
 
 
@@ -120,13 +120,13 @@ def refuse_if_closed(settings: Settings, *layers: str) -> None:
 
 
 def closed_line(closed: Sequence[Verdict]) -> str:
-    """What closed gates wait for, in one line: what failed, whether a person decided to wait, and the ways out."""
+    """What closed gates wait for, in one line: what failed, whether an operator decided to wait, and the ways out."""
     names = "; ".join(f"{verdict.table} ({', '.join(map(str, verdict.findings))})" for verdict in closed)
     gates = " and ".join(sorted({f"gate {verdict.layer}" for verdict in closed}))
     waiting = next((verdict.decision for verdict in closed if verdict.decision), None)
-    told = f"{waiting.who} decided to wait at {waiting.decided_at:%Y-%m-%dT%H:%MZ} ({waiting.why}); " if waiting else ""
+    waited = f"{waiting.who} decided to wait at {waiting.decided_at:%Y-%m-%dT%H:%MZ} ({waiting.why}); " if waiting else ""
     return (
-        f"{gates} closed on record: found {names}, expected a passed verdict: {told}"
+        f"{gates} closed on record: found {names}, expected a passed verdict: {waited}"
         "decide in Airflow by the DAG quality_decision, or with python -m spark_jobs.run decide; "
         "or mend the cause (run redrive takes rows back from quarantine) and judge again: "
         f"clear the gate's task, or python -m spark_jobs.run gate {closed[0].layer}; report: {closed[0].report}"
@@ -182,7 +182,7 @@ def judge_written(
     run_id: str,
     now: datetime,
 ) -> list[Judgement]:
-    """Judge rows of some tables of a layer; of `standing`, to which nothing new was written, only what is expected all the same."""
+    """Judge rows of some tables of a layer; of `standing`, without new rows, only expectations that apply to those too."""
     queries = {written.table.name: open_query(settings, written, versions, now) for written in judged}
     keys = {written.table.name: written.table.keys for written in judged if written.table.query}
     return judge(settings.quality, layer, queries, run_id, now, standing=standing, keys=keys)
@@ -226,7 +226,7 @@ def _line(verdict: Verdict) -> str:
 def _standing_line(verdict: Verdict) -> str:
     if verdict.last_batch == 0:
         return _line(verdict)
-    return f"{verdict.table} version {verdict.version}: nothing new, {verdict.says} up to batch {verdict.last_batch} stands"
+    return f"{verdict.table} version {verdict.version}: nothing new, {verdict.says} up to batch {verdict.last_batch} still holds"
 
 
 def _answer(settings: Settings, layer: str, verdicts: Sequence[Verdict], standing: Sequence[Verdict], *, is_new: bool) -> dict[str, Any]:

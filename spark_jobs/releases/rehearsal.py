@@ -1,4 +1,4 @@
-"""`run gate LAYER --suite FILE --since RELEASE`: what a changed suite would have said of the runs whose batches are stored.
+"""`run gate LAYER --suite FILE --since RELEASE`: what a changed suite would have decided about past runs whose batches are stored.
 
 A suite (JSON) is judged run by run, each over the batches and at the versions that its gate judged. A rule set (YAML) is judged in
 rule_rehearsal.py. Great Expectations works in a temporary folder: no table, no verdict and no report is written, no lease is taken.
@@ -6,7 +6,6 @@ rule_rehearsal.py. Great Expectations works in a temporary folder: no table, no 
 
 import json
 import logging
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +27,14 @@ from spark_jobs.lake.tables import BY_NAME, LAYERS, Table
 from spark_jobs.lake.topics import VERSIONS
 from spark_jobs.releases.releases import read_releases
 from spark_jobs.runtime.errors import GateClosed, SettingsError
-from spark_jobs.runtime.masking import mask_error
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import print_masked
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Moment:
+class PastRun:
     """A run that is rehearsed: the bronze batches that it took, and the versions of the tables that it left."""
 
     run_id: str
@@ -46,12 +45,12 @@ class Moment:
     is_newest: bool
 
     def __str__(self) -> str:
-        """For people."""
+        """Human-readable."""
         return f"run {self.run_id}, batches {self.first_batch} to {self.last_batch}"
 
 
 def run(settings: Settings, layer: str, file: Path, since: int) -> None:
-    """Rehearse a suite over what was stored after release `since` (0: over everything), and print what came out.
+    """Rehearse a suite over what was stored after release `since` (0: over everything), and print the outcome.
 
     Raises SettingsError for a file or release that cannot be used, GateClosed when the gate would have closed.
     """
@@ -63,58 +62,58 @@ def run(settings: Settings, layer: str, file: Path, since: int) -> None:
     if table is None:
         names = ", ".join(table.name for table in LAYERS[layer])
         raise SettingsError(f"{file}: found suite {suite.table!r}, expected a table of {layer}: {names}")
-    moments = find_moments(settings, table, since)
-    judged = judge_moments(settings, table, suite, moments)
-    tell(f"{table.name} by {file}, after release {since}: {len(moments)} runs, {len(suite.expectations)} expectations")
-    conclude(judged, len(moments))
+    runs = find_runs(settings, table, since)
+    judged = judge_runs(settings, table, suite, runs)
+    print_masked(f"{table.name} by {file}, after release {since}: {len(runs)} runs, {len(suite.expectations)} expectations")
+    conclude(judged, len(runs))
 
 
-def conclude(judged: Sequence[tuple[Moment, Judgement]], moments: int) -> None:
-    """Print what each run would have been told; raises GateClosed when one of them would have been stopped."""
-    for moment, judgement in judged:
-        tell(f"  {moment}: would have {'passed' if judgement.passed else 'closed'}")
+def conclude(judged: Sequence[tuple[PastRun, Judgement]], runs: int) -> None:
+    """Print the outcome of each run; raises GateClosed when the gate would have closed for one of them."""
+    for run, judgement in judged:
+        print_masked(f"  {run}: would have {'passed' if judgement.passed else 'closed'}")
         for failure in judgement.failures:
-            tell(f"    {failure.expectation} ({failure.severity}): found {failure.found}, expected {failure.expected}")
-    closed = [(moment, judgement) for moment, judgement in judged if not judgement.passed]
+            print_masked(f"    {failure.expectation} ({failure.severity}): found {failure.found}, expected {failure.expected}")
+    closed = [(run, judgement) for run, judgement in judged if not judgement.passed]
     if closed:
-        moment, judgement = closed[0]
+        run, judgement = closed[0]
         names = ", ".join(failure.expectation for failure in judgement.failures if failure.is_critical)
         raise GateClosed(
-            f"the gate would have closed for {len(closed)} of {moments} runs: found {names}, first in {moment}, expected none: "
+            f"the gate would have closed for {len(closed)} of {runs} runs: found {names}, first in {run}, expected none: "
             "this was a rehearsal, nothing was written"
         )
-    tell(f"the gate would have passed for {len(judged)} of {moments} runs; nothing was written")
+    print_masked(f"the gate would have passed for {len(judged)} of {runs} runs; nothing was written")
 
 
-def judge_moments(
-    settings: Settings, table: Table, suite: Suite, moments: Sequence[Moment], instead: Mapping[str, Path] | None = None
-) -> list[tuple[Moment, Judgement]]:
+def judge_runs(
+    settings: Settings, table: Table, suite: Suite, runs: Sequence[PastRun], instead: Mapping[str, Path] | None = None
+) -> list[tuple[PastRun, Judgement]]:
     """What a suite says of each run, in one run of Great Expectations. `instead` gives the folders of tables to read other than the stored.
 
-    Runs whose table versions are no longer there are left out, and told. Raises SettingsError when none is left of some.
+    Runs whose table versions no longer exist are left out, and printed. Raises SettingsError when none is left of some.
     """
-    names = {f"run {number}": moment for number, moment in enumerate(moments, 1)}
+    names = {f"run {number}": run for number, run in enumerate(runs, 1)}
     measured: list[tuple[Suite, Profile]] = []
     queries: dict[str, Query] = {}
-    for name, moment in names.items():
-        versions = {name: version for name, version in moment.versions.items() if _is_kept(settings, name, version)}
-        needed = moment.versions.keys() | (set() if moment.is_newest else {table.name})
+    for name, run in names.items():
+        versions = {name: version for name, version in run.versions.items() if _is_kept(settings, name, version)}
+        needed = run.versions.keys() | (set() if run.is_newest else {table.name})
         if gone := [name for name in sorted(needed) if name not in versions and _is_rewritten(name)]:
-            tell(f"  {moment}: cannot be judged: {', '.join(gone)} as it was then is not kept")
+            print_masked(f"  {run}: cannot be judged: {', '.join(gone)} at that version is gone")
             continue
-        written = Written(table, 0, moment.first_batch, moment.last_batch)
-        queries[name] = open_query(settings, written, versions, moment.at, instead)
+        written = Written(table, 0, run.first_batch, run.last_batch)
+        queries[name] = open_query(settings, written, versions, run.at, instead)
         measured.append((replace(suite, table=name), replace(measure_table(suite, queries[name]), table=name)))
-    if moments and not measured:
+    if runs and not measured:
         raise SettingsError(
-            f"none of {len(moments)} runs can be rehearsed: found no versions of {table.name} any more, expected a later release"
+            f"none of {len(runs)} runs can be rehearsed: found no versions of {table.name} any more, expected a later release"
         )
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         judgements = judge_profiles(Path(folder), "rehearsal", measured, queries, "rehearsal", datetime.now(UTC))
     return [(names[judgement.table], judgement) for judgement in judgements]
 
 
-def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
+def find_runs(settings: Settings, table: Table, since: int) -> list[PastRun]:
     """The runs that brought a table what was not in a release, in order; raises SettingsError when there is no such release."""
     source, is_gold = table.topic, table.layer == "gold"
     released = _released_batch(settings, since, f"bronze.{source}")
@@ -122,7 +121,7 @@ def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
     rows = [row for row in control.batches(settings, job, recorded) if row["last_batch"] > released]
     verdicts = all_verdicts(settings)
     return [
-        Moment(
+        PastRun(
             row["run_id"],
             row["first_batch"],
             row["last_batch"],
@@ -132,11 +131,6 @@ def find_moments(settings: Settings, table: Table, since: int) -> list[Moment]:
         )
         for row in rows
     ]
-
-
-def tell(line: str) -> None:
-    """A line of the command's output, masked as a log is."""
-    sys.stdout.write(f"{mask_error(line)}\n")
 
 
 def _released_batch(settings: Settings, since: int, bronze: str) -> int:

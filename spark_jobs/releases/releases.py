@@ -1,4 +1,4 @@
-"""Releases: one commit in control.releases that names one version of every table, so that readers see all of one moment."""
+"""Releases: one commit in control.releases that names one version of every table, so that readers see all tables at one point."""
 
 import logging
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def publish(settings: Settings) -> int:
         rows = [_row(settings, number, table, verdicts) for table in BY_NAME.values()]
         now = datetime.now(UTC)
         kill_point("before a release")
-        control.append_held(settings, RELEASES, [row | {"released_at": now} for row in rows], once=Txn("release", number))
+        control.append_under_lease(settings, RELEASES, [row | {"released_at": now} for row in rows], once=Txn("release", number))
         kill_point("after a release")
     log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
     return number
@@ -147,15 +147,14 @@ def _refuse_unjudged(verdicts: dict[str, Verdict]) -> None:
         found = {name: verdicts[name].last_batch for name in tables}
         if len(set(found.values())) > 1:
             text = ", ".join(f"{name} up to batch {batch}" for name, batch in found.items())
-            raise GateClosed(f"the gates judged different moments ({text}): run silver, gold and their gates again")
+            raise GateClosed(f"the gates judged different batches ({text}): run silver, gold and their gates again")
 
 
 def _refuse_other_silver(settings: Settings, verdicts: dict[str, Verdict]) -> None:
     """Gold must have been made of exactly the silver that is released beside it: each of its tables as it was judged."""
     judged = {name: verdict.version for name, verdict in verdicts.items()}
     wrong = [
-        f"{table.name} at version {judged[table.name]} is of {source.name} at version {found}, "
-        f"of which version {judged[source.name]} was judged"
+        f"{table.name} at version {judged[table.name]} is of {source.name} at version {found}, but version {judged[source.name]} was judged"
         for source, followers in FOLLOWERS.items()
         for table in followers
         if (found := _other_silver(settings, source, judged[source.name], table, judged[table.name])) is not None
@@ -167,13 +166,13 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, Verdict]) -> No
 def _other_silver(settings: Settings, source: Table, version: int, gold: Table, judged: int) -> int | None:
     """Of which version of a silver table a gold table is, where that does not hold the rows of `version`; None where it does.
 
-    The commits of gold tell. One that changed no row is not judged anew, so the newest one with the judged rows counts as well.
+    Its commits say so. One that changed no row is not judged again, so the newest one with the judged rows counts as well.
     """
     now = DeltaTable(str(gold.path(settings)))
     versions = [judged, now.version()] if hold_same_rows(settings, gold, judged, now.version()) else [judged]
     application = control.following(settings, source)
-    told = [DeltaTable(now.table_uri, version=each).transaction_version(application) for each in versions]
-    followed = [each for each in told if each is not None]
+    taken = [DeltaTable(now.table_uri, version=each).transaction_version(application) for each in versions]
+    followed = [each for each in taken if each is not None]
     if any(hold_same_rows(settings, source, each, version) for each in followed):
         return None
     if not followed and control.count(DeltaTable(str(source.path(settings)), version=version)) == 0:  # no change that it could have taken

@@ -19,7 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from spark_jobs import control
 from spark_jobs.control import backfills, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
-from spark_jobs.control.verdicts import ROLL_BACK, all_verdicts, next_moment
+from spark_jobs.control.verdicts import ROLL_BACK, all_verdicts, next_time
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import (
     BACKFILLS,
@@ -56,7 +56,7 @@ def hold(settings: Settings, tables: Iterable[Table], owner: str, wait_seconds: 
     Raises LeaseHeld as `leases.hold` does.
     """
     chosen = tuple(tables)
-    with unfinished.hold_finished(settings, lambda: leases.hold(settings, chosen, owner, wait_seconds), [UNFINISHED], _NOBODY):
+    with unfinished.lock_when_finished(settings, lambda: leases.hold(settings, chosen, owner, wait_seconds), [UNFINISHED], _NOBODY):
         yield
 
 
@@ -107,7 +107,7 @@ def _head(settings: Settings, table: Table) -> int:
 def _restore(settings: Settings, table: Table, number: int, released: dict[str, int], follows: dict[str, int]) -> None:
     """Bring a table to its released version, in one commit with how far it follows; empty where no release names it.
 
-    The commit also says of which roll-back it is: a repetition leaves the table as it is.
+    The commit also says which roll-back it belongs to: a repetition leaves the table as it is.
     """
     path = str(table.path(settings))
     if not DeltaTable.is_deltatable(path):
@@ -123,7 +123,7 @@ def _restore(settings: Settings, table: Table, number: int, released: dict[str, 
         app_transactions=[Transaction(*each) for each in (positions | {control.ROLLED_BACK: number}).items()],
     )
     set_back(delta, version, table.partitioned_by, commit)
-    ensure_tables(settings, [table], is_held=True)  # it has the columns of that version
+    ensure_tables(settings, [table], has_lease=True)  # it has the columns of that version
     kill_point(f"after roll-back of {table.name}")
 
 
@@ -157,18 +157,18 @@ def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, i
 
 
 def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-    """Withdraw the rows of a control table that are not kept; Delta's history still tells of them."""
+    """Withdraw the rows of a control table that are not kept; Delta's history still has them."""
     kill_point(f"before roll-back of {table.name}")
     with leases.hold(settings, [table], owner="roll back"):
         rows = control.read(settings, table)
         kept = [row for row in rows.to_pylist() if is_kept(row)]
         if len(kept) < rows.num_rows:
-            control.replace_held(settings, table, kept)
+            control.replace_under_lease(settings, table, kept)
 
 
 def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, int]) -> None:
-    """What the gates said of the released versions stands again, for the versions that hold the same rows now."""
-    given, moment = all_verdicts(settings), next_moment(settings, datetime.now(UTC))
+    """The verdicts about the released versions hold again, for the versions that hold the same rows now."""
+    given, recorded_at = all_verdicts(settings), next_time(settings, datetime.now(UTC))
     again = []
     for table in BY_NAME.values():
         own = [verdict for verdict in given if verdict.table == table.name]
@@ -179,5 +179,5 @@ def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: di
         passed = next((verdict for verdict in reversed(own) if verdict.version == version), nothing)
         head = (version or 0) if table.layer == "bronze" else _head(settings, table)
         run_id = f"roll back {decision['generation']}"
-        again.append(replace(passed, success=True, judged_at=moment, version=head, run_id=run_id).row())
+        again.append(replace(passed, success=True, judged_at=recorded_at, version=head, run_id=run_id).row())
     control.append(settings, QUALITY_RESULTS, again, once=Txn("roll back", int(decision["generation"])))

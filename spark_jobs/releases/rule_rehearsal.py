@@ -18,9 +18,10 @@ from expectations.suites import read_suite
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topic import ARRIVAL
 from spark_jobs.lake.topics import BY_TOPIC
-from spark_jobs.releases.rehearsal import Moment, conclude, find_moments, judge_moments, tell
+from spark_jobs.releases.rehearsal import PastRun, conclude, find_runs, judge_runs
 from spark_jobs.runtime.errors import SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import print_masked
 from spark_jobs.runtime.values import to_rows
 
 ROWS_SHOWN = 20
@@ -49,18 +50,18 @@ def run(settings: Settings, layer: str, file: Path, since: int) -> None:
         raise SettingsError(f"found rules for gate {layer}, expected gate silver: rules judge the rows that silver takes")
     rules = read_rule_file(file)
     table = next(table for table in LAYERS["silver"] if table.name == f"silver.{rules.topic}")
-    moments = find_moments(settings, table, since)
-    tell(f"{table.name} by the rules {rules.version!r} of {file}, after release {since}: {len(moments)} runs")
-    if not moments:
+    runs = find_runs(settings, table, since)
+    print_masked(f"{table.name} by the rules {rules.version!r} of {file}, after release {since}: {len(runs)} runs")
+    if not runs:
         conclude([], 0)
         return
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         refused = Path(folder) / "refused"
-        _refuse(settings, rules, file, moments, refused)
-        _compare(settings, BY_TOPIC[rules.topic].quarantine, moments, refused)
+        _refuse(settings, rules, file, runs, refused)
+        _compare(settings, BY_TOPIC[rules.topic].quarantine, runs, refused)
         suite = read_suite(table.name).about({_MEASURE})
         instead = {BY_TOPIC[rules.topic].quarantine.name: refused}
-        conclude(judge_moments(settings, table, suite, [_by_batches_only(moment) for moment in moments], instead), len(moments))
+        conclude(judge_runs(settings, table, suite, [_by_batches_only(run) for run in runs], instead), len(runs))
 
 
 def read_rule_file(file: Path) -> RuleSet:
@@ -74,7 +75,7 @@ def read_rule_file(file: Path) -> RuleSet:
         raise SettingsError(f"{file}: {error}") from None
 
 
-def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Moment], folder: Path) -> None:
+def _refuse(settings: Settings, rules: RuleSet, file: Path, runs: Sequence[PastRun], folder: Path) -> None:
     """Write, as a Delta table, the coordinates of the rows that the rules refuse, and the rules that they break."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -86,7 +87,7 @@ def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Mo
 
     spark = start_session(settings, "ledger rehearsal")
     topic = BY_TOPIC[rules.topic]
-    within = F.col("_batch").between(moments[0].first_batch, moments[-1].last_batch)
+    within = F.col("_batch").between(runs[0].first_batch, runs[-1].last_batch)
     rows = sources.read_table(spark, settings, topic.bronze).where(within)
     try:
         judged = judge_records(rows, topic, rules)
@@ -96,29 +97,31 @@ def _refuse(settings: Settings, rules: RuleSet, file: Path, moments: Sequence[Mo
     refused.write.format("delta").save(str(folder))
 
 
-def _compare(settings: Settings, quarantine: Table, moments: Sequence[Moment], refused: Path) -> None:
+def _compare(settings: Settings, quarantine: Table, runs: Sequence[PastRun], refused: Path) -> None:
     """Print the rows that only the rehearsed rules refuse, and those that only the stored quarantine has."""
     builder = QueryBuilder().register("rehearsed", DeltaTable(str(refused)))
     builder.register("raw_stored", DeltaTable(str(quarantine.path(settings))))
-    builder.execute(_STORED.substitute(first=moments[0].first_batch, last=moments[-1].last_batch))
+    builder.execute(_STORED.substitute(first=runs[0].first_batch, last=runs[-1].last_batch))
     builder.execute(_ONLY_IN.substitute(name="refused", left="rehearsed", right="stored"))
     builder.execute(_ONLY_IN.substitute(name="accepted", left="stored", right="rehearsed"))
     for name, heading in (("refused", "would be refused, and was accepted"), ("accepted", "would be accepted, and was refused")):
         by_batch = _ask(builder, _BY_BATCH.substitute(name=name))
         total = sum(row["n"] for row in by_batch)
-        tell(f"  {total} rows {heading}")
+        print_masked(f"  {total} rows {heading}")
         if total:
             by_rule = _ask(builder, _BY_RULE.substitute(name=name))
-            tell("    by rule: " + ", ".join(f"{row['rule']} {row['n']}" for row in by_rule))
-            tell("    by batch: " + ", ".join(f"{row['_batch']}: {row['n']}" for row in by_batch[:ROWS_SHOWN]) + _more(len(by_batch)))
+            print_masked("    by rule: " + ", ".join(f"{row['rule']} {row['n']}" for row in by_rule))
+            print_masked(
+                "    by batch: " + ", ".join(f"{row['_batch']}: {row['n']}" for row in by_batch[:ROWS_SHOWN]) + _more(len(by_batch))
+            )
             for row in _ask(builder, _ROWS.substitute(name=name, most=ROWS_SHOWN)):
-                tell(f"    {row['line']}")
-            tell(f"    and {total - ROWS_SHOWN} more rows" if total > ROWS_SHOWN else "    that is all of them")
+                print_masked(f"    {row['line']}")
+            print_masked(f"    and {total - ROWS_SHOWN} more rows" if total > ROWS_SHOWN else "    that is all of them")
 
 
-def _by_batches_only(moment: Moment) -> Moment:
+def _by_batches_only(run: PastRun) -> PastRun:
     """The run, judged by bronze and the rehearsed quarantine alone: no table is needed as it was then."""
-    return Moment(moment.run_id, moment.first_batch, moment.last_batch, moment.at, {}, is_newest=True)
+    return PastRun(run.run_id, run.first_batch, run.last_batch, run.at, {}, is_newest=True)
 
 
 def _more(count: int) -> str:

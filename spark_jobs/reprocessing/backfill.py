@@ -1,4 +1,4 @@
-"""The job behind `run backfill`: silver and gold of a range of event times, rebuilt from bronze, beside the live flow.
+"""The job behind `run backfill`: silver and gold of a range of event times, rebuilt from bronze while the pipeline runs.
 
 The rows of the range are found and judged once, in parallel. Then the tables are brought to them in steps of days: a step holds the
 leases of silver and gold, and leaves both agreeing with each other; live runs take their turns between two steps. A process that died
@@ -36,7 +36,7 @@ from spark_jobs.silver import job as silver
 log = logging.getLogger(__name__)
 
 LEASED = (*tables.SILVER_OWNED, *tables.GOLD)
-FOLDER, FOLDER_OF_END = "backfill", "backfill-end"  # of staged rows, beside the checkpoints
+FOLDER, FOLDER_OF_END = "backfill", "backfill-end"  # of staged rows, below LEDGER_CHECKPOINTS
 _LIVE_GATES_SECONDS = 120.0  # then no live run seems to be under way
 _PAUSE_SECONDS = 2.0  # ten times what a waiting process takes to notice that a lease is free
 
@@ -89,7 +89,7 @@ def finish_halfway(settings: Settings, by: Finisher) -> None:
         step = backfills.halfway(settings)
         if step is None:
             return
-        log.warning("a %s stopped halfway: its step %s is done once more", step.backfill, step)
+        log.warning("a %s stopped halfway: its step %s is repeated", step.backfill, step)
         work = _Work(by.session(), settings, Request(step.start, step.end, step.backfill.tables), step.backfill, by.run_id)
         work.do(step, work.stage(step, FOLDER_OF_END))
         shutil.rmtree(settings.checkpoints / FOLDER_OF_END, ignore_errors=True)
@@ -117,7 +117,7 @@ class _Work:
             progress = _Progress(self.request.start, self.request.end, days)
             for step in _cut(rest, days, self.request.step_rows):
                 if not self.take_turn([*first, (step, staged)]):
-                    break  # what was staged holds no more: it is staged once more, from here on
+                    break  # the staged rows are out of date: they are staged again, from here on
                 first, before, position = [], [], step.end
                 log.info("%s", progress.line(position))
         self.rebuild(before)
@@ -141,7 +141,7 @@ class _Work:
                     f"a roll-back came in between and withdrew what the {self.backfill} did: run it again if it is still wanted"
                 )
             if not all(each.is_fresh(self.settings) for _, staged in steps for each in staged):
-                log.info("%s is staged once more: corrections came in between", steps[-1][0])
+                log.info("%s is staged again: corrections came in between", steps[-1][0])
                 return False
             if steps:
                 silver.finish(self.spark, self.settings, self.run_id)
@@ -175,7 +175,7 @@ class _Work:
             raise GateClosed(f"nothing of this step was rebuilt: live rows wait for a decision: {gates.closed_line(closed)}")
         if self.request.publish:
             for layer in gates.unjudged_layers(self.settings):
-                gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, is_held=True)
+                gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, has_lease=True)
 
     def do(self, step: Step, staged: list[Staged]) -> None:
         """Bring silver and gold to what the staged rows say, and record it."""
@@ -198,7 +198,7 @@ class _Work:
         self.record(step, rebuilt)
 
     def record(self, step: Step, rebuilt: list[Rebuilt]) -> None:
-        """Note and tell what a step has done, with what processes wrote that died in it."""
+        """Record and log what a step has done, including what processes that died in it wrote."""
         rows, changed = sum(each.rows for each in rebuilt), dict[Table, int]()
         newest = next((each.newest_event_at for each in rebuilt if each.newest_event_at), None)
         if begun := backfills.begun(self.settings):
@@ -222,7 +222,7 @@ class _Work:
     def publish(self) -> None:
         """Judge what was written, and release it; the leases are held."""
         for layer in LAYERS:
-            gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, is_held=True)
+            gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, has_lease=True)
         releases.publish(self.settings)
         self.published = True
 

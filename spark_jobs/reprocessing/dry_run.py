@@ -16,11 +16,11 @@ from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topics import TOPICS
-from spark_jobs.releases.rehearsal import tell
 from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import print_masked
 from spark_jobs.runtime.times import midnight, to_micros
 from spark_jobs.runtime.values import Beyond, to_rows
 
@@ -36,14 +36,14 @@ def run(settings: Settings, request: Request, start_session: Callable[[], SparkS
     missing = [table.name for table in (*tables.SILVER, *tables.GOLD) if not DeltaTable.is_deltatable(str(table.path(settings)))]
     if missing:
         raise LedgerError(f"nothing to rebuild: found no {', '.join(missing)}, expected what silver and gold write: run them first")
-    tell(f"dry run: backfill of {request.start.isoformat()} to {request.end.isoformat()}; nothing is written")
+    print_masked(f"dry run: backfill of {request.start.isoformat()} to {request.end.isoformat()}; nothing is written")
     changes = _silver_changes(settings, request, start_session())
     for table in (*tables.SILVER, *tables.GOLD):
         parts = _described(settings, table, request) if request.asks_for(table) else []
         if table in changes:
             parts.append(f"{changes[table]} rows would change")
         if parts:
-            tell(f"  {table.name}: {', '.join(parts)}")
+            print_masked(f"  {table.name}: {', '.join(parts)}")
 
 
 def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -> Mapping[Table, int]:
@@ -54,7 +54,7 @@ def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -
         for topic in (topic for topic in TOPICS if request.asks_for(topic.silver)):
             staged = stage(spark, settings, topic, read_rules(topic.name), request.start, request.end, folder / topic.name)
             rebuilt = rebuild_silver(spark, settings, staged, request.start, request.end, "dry run", None)
-            tell(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
+            print_masked(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
             changed |= dict.fromkeys(topic.released, 0) | rebuilt.changed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -83,8 +83,8 @@ def _described(settings: Settings, table: Table, request: Request) -> list[str]:
     actions = pa.table(delta.get_add_actions(flatten=True))
     bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
     files = to_rows(actions.select(["path", *bounds]))
-    held = sum(_overlaps(file, table.time_column, start, request.end) for file in files)
-    return [f"{rows} {'windows' if of_windows else 'rows'} in {held} of {len(files)} files"]
+    touched = sum(_overlaps(file, table.time_column, start, request.end) for file in files)
+    return [f"{rows} {'windows' if of_windows else 'rows'} in {touched} of {len(files)} files"]
 
 
 def _overlaps(file: Mapping[str, Any], time: str, start: datetime, end: datetime) -> bool:

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
-from spark_jobs.gold import job
+from spark_jobs.gold import held, job
 from spark_jobs.gold.ranges import Range
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
@@ -24,12 +24,12 @@ def rebuild_gold(
     """Rebuild the parts of gold's tables that rows of [start, end) have a share in; returns the rows changed, by table.
 
     Gold must have followed silver to its present versions; the caller holds the leases of both. A part is a window, all that is
-    known of a customer or an account, or what a transaction is in. Rows of gold in this range that stand for no row of silver go.
+    known of a customer or an account, or what a transaction is in. Rows of gold in this range without a row of silver are removed.
     `only` names the tables; `on_write` is called before each write. May be repeated.
     """
     head = DeltaTable(str(tables.SILVER_TRANSACTIONS.path(settings))).version()
     silver = sources.read_table(spark, settings, tables.SILVER_TRANSACTIONS, version=head)
-    region, given = Range(start, end, silver), job.inputs(silver, settings)
+    region, given = Range(start, end, silver), held.inputs(spark, settings, held.Source(tables.SILVER_TRANSACTIONS, head), is_small=False)
     application = control.application(settings, APPLICATION)
     changed: dict[Table, int] = {}
     for table in job.tables_in_order():

@@ -31,12 +31,11 @@ log = logging.getLogger(__name__)
 
 def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> None:
     """Append the plan's corrections, judge its rows again, put those that pass in their old places and record what happened."""
-    for name, value in id_index.SESSION.items():
-        spark.conf.set(name, value)
     if added := corrections.append(settings, plan.corrections, datetime.now(UTC)):
         log.info("control.corrections: %d added", added)
-    for topic in plan.topics:
-        _redrive(spark, settings, topic, plan, run_id)
+    with sinks.configured(spark, id_index.SESSION):
+        for topic in plan.topics:
+            _redrive(spark, settings, topic, plan, run_id)
     log.info("next: the DAG medallion, or by hand gate bronze, gate silver, gold, gate gold, release")
 
 

@@ -51,7 +51,7 @@ def refuse_halfway(settings: Settings) -> None:
 
 
 def halfway(settings: Settings) -> list[Topic]:
-    """The topics of which a re-drive died between two tables."""
+    """The topics for which a re-drive died between two tables."""
     return [topic for topic in TOPICS if is_halfway(settings, topic)]
 
 

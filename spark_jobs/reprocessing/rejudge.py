@@ -1,4 +1,4 @@
-"""Rows that are judged once more, by a re-drive or a backfill: what must then change in which silver table.
+"""Rows that are judged again, by a re-drive or a backfill: what must then change in which silver table.
 
 Silver is afterwards what a computation from bronze and corrections, in order of arrival, would give. Nothing is written here.
 """
@@ -24,7 +24,7 @@ _FEW = 1_000_000  # so many coordinates are sent to every task
 
 @dataclass(frozen=True)
 class Rejudged:
-    """Rows of one topic that are judged once more: their coordinates, and the first of their batches."""
+    """Rows of one topic that are judged again: their coordinates, and the first of their batches."""
 
     spark: SparkSession
     settings: Settings
@@ -46,7 +46,7 @@ class Rejudged:
 class Changes:
     """What must change in which table, in the order of writing; all of it is computed and kept already.
 
-    `valid` are the valid rows of the keys that are touched, each with what became of it. `newest` is the largest event time
+    `valid` are the valid rows of the keys that are touched, each with its outcome. `newest` is the largest event time
     of all valid events in each batch.
     """
 

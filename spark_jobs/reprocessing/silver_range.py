@@ -1,4 +1,4 @@
-"""Silver of a range of event times, made anew from bronze by the rules of a backfill.
+"""Silver of a range of event times, rebuilt from bronze by the rules of a backfill.
 
 First the rows of the range are looked for in all of bronze and judged (`stage`), once and in parallel; then silver is brought to
 what they say, a part of the range at a time. Rows are written only where silver differs.
@@ -134,7 +134,7 @@ class _Rebuild:
             *changes.writes,
             (self.topic.quarantine, of_quarantine.where("_is_gone")),
         ]
-        told = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).localCheckpoint()
+        noted = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).localCheckpoint()
         newest = from_micros(changes.newest.agg(F.unix_micros(F.max("newest"))).collect()[0][0]) if changes.newest else None
         changed: dict[Table, int] = {}
         number = rejudge.last_write(self.settings, self.topic, self.application)
@@ -145,8 +145,8 @@ class _Rebuild:
                 if on_write:
                     on_write(newest)
                     sinks.merge_changes(difference, self.settings, table, Txn(self.application, number))
-        if on_write and not told.isEmpty():
-            outcomes.record(rows, told, APPLICATION, run_id)
+        if on_write and not noted.isEmpty():
+            outcomes.record(rows, noted, APPLICATION, run_id)
         return Rebuilt(count, changed, newest)
 
     @property

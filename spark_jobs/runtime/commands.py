@@ -36,7 +36,7 @@ def job_environment() -> dict[str, str]:
     return environment
 
 
-def telling_line(output: str) -> str:
+def error_line(output: str) -> str:
     """The last error that the job itself logged, without time and level; the last line where there is none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [found[1] for line in lines if (found := JOB_ERROR.fullmatch(line))]

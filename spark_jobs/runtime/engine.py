@@ -2,7 +2,7 @@
 
 A job always is a process of its own; what it may borrow is the JVM. It asks on a socket below LEDGER_CHECKPOINTS, holds the connection
 for as long as it uses the JVM, and says when it has done. The end of a connection without that word costs the JVM its life: what
-the job was writing must not go on once its leases are free.
+the job was writing must not continue once its leases are free.
 """
 
 import json
@@ -80,7 +80,8 @@ def lent(is_wanted: bool) -> Iterator[None]:
         if _is_lost():
             _borrowed.connection = None
             raise EngineLost(
-                f"the engine (process {_borrowed.owner}) ended while this job ran in it: run it again; it goes on where the tables are"
+                f"the engine (process {_borrowed.owner}) ended while this job ran in it: run it again; "
+                "it continues from what the tables hold"
             ) from error
         _give_back()
         raise

@@ -42,8 +42,8 @@ def first_line(error: BaseException) -> str:
     """What an error says in one line, without its stack and masked; of a Python error inside a Spark batch, that error."""
     lines = [line.strip(" :") for line in mask_error(str(error)).splitlines() if line.strip(" :")]
     of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
-    telling = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
-    return (of_python[-1:] or telling[:1] or [type(error).__name__])[0]
+    own = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
+    return (of_python[-1:] or own[:1] or [type(error).__name__])[0]
 
 
 def line_with_cause(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import re
 _HIDDEN = "(not shown: it may quote a value)"
 _QUOTING = (
     # Spark: `[CONDITION] text SQLSTATE: 22...`; class 22 is a data exception, 23 a broken constraint, P0 raised by a query.
-    # Conditions of a stream stand before the stack in which the telling one is.
+    # A condition of a stream comes before the stack that holds the cause.
     (
         re.compile(r"\[(?!STREAM_FAILED|FOREACH_BATCH)([A-Z][A-Z0-9_.]*)\] .*?(SQLSTATE: (?:22|23|P0)\w{3})", re.DOTALL),
         rf"[\1] {_HIDDEN} \2",

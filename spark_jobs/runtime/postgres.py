@@ -1,4 +1,4 @@
-"""Postgres, opened to read one moment of it."""
+"""Postgres, opened to read one snapshot."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from spark_jobs.runtime.settings import Settings, read_endpoints
 
 
 def connect(settings: Settings, seconds: int) -> Any:
-    """A connection to LEDGER_POSTGRES_URL whose transaction only reads, and sees one moment. The caller closes it.
+    """A connection to LEDGER_POSTGRES_URL whose transaction only reads, from one snapshot. The caller closes it.
 
     Raises SettingsError when no address is known, psycopg2.Error when the server does not answer.
     """

@@ -46,6 +46,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.variant.allowDuplicateKeys": "true",  # of a repeated name the last counts (contract, rule `parseable`)
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's own choice, has no statistics: no page is skipped
         "spark.sql.shuffle.partitions": "4",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM ten times per column, to name a line of Python in errors
         "spark.databricks.delta.snapshotPartitions": "1",  # each partition compiles the code that reads a table's log again
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
@@ -141,7 +142,7 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error once more, with its values
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error again, with its values
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

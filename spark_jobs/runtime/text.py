@@ -7,11 +7,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from spark_jobs.runtime.masking import mask_error
+
 _WIDEST = 60
 
 
 def shown(value: Any, widest: int | None = _WIDEST) -> str:
-    """A value in one line of at most `widest` characters; times are UTC, a dash stands for null."""
+    """A value in one line of at most `widest` characters; times are UTC, a dash means null."""
     match value:
         case None:
             text = "-"
@@ -38,6 +40,11 @@ def listed(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
 def named_values(row: dict[str, Any], names: Sequence[str]) -> str:
     """Some columns of a row with their values."""
     return ", ".join(f"{name} {shown(row[name])}" for name in names)
+
+
+def print_masked(line: str) -> None:
+    """Print a line to stdout, masked as a log is."""
+    print_lines(mask_error(line))
 
 
 def print_lines(lines: str) -> None:

@@ -20,7 +20,7 @@ def to_micros(time: datetime) -> int:
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """An ISO 8601 date (its first moment) or time, in UTC; without a zone it is UTC. Raises SettingsError, which names the option."""
+    """An ISO 8601 date (midnight) or time, in UTC; without a zone it is UTC. Raises SettingsError, which names the option."""
     try:
         found = datetime.fromisoformat(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -44,5 +44,5 @@ def to_text(time: datetime) -> str:
 
 
 def midnight(day: date) -> datetime:
-    """The first moment of a day."""
+    """Midnight of a day."""
     return datetime.combine(day, time(), UTC)

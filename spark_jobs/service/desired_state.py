@@ -1,4 +1,4 @@
-"""The desired state of a service: that it runs, is stopped, or starts again. One small file, which applications and supervisors obey.
+"""The desired state of a service: running, stopped or restarted. One small file, which applications and supervisors obey.
 
 An application compares the file with what it was when it started: any later request ends it gracefully, after the current
 batch. So an application that is started by hand runs, although the service is stopped.
@@ -60,7 +60,7 @@ def read_wanted(settings: Settings, service: Service) -> Wanted:
     except FileNotFoundError:
         return Wanted()
     except (ValueError, TypeError) as error:
-        raise LedgerError(f"{file} cannot be read ({error}): remove it, then ask for what you want once more") from None
+        raise LedgerError(f"{file} cannot be read ({error}): remove it, then request the state again") from None
 
 
 def ask(settings: Settings, service: Service, state: str, who: str, why: str) -> Wanted:
@@ -121,7 +121,7 @@ def _log_status(settings: Settings, service: Service) -> None:
 def lines_of(beat: Heartbeat, now: float) -> list[str]:
     """An application in words: a line for itself, and one for each of its topics or queries."""
     if not beat.is_alive():
-        error = beat.facts["error"] or ("on request" if beat.state == heartbeat.ENDED else "without a word")
+        error = beat.facts["error"] or ("on request" if beat.state == heartbeat.ENDED else "without a final heartbeat")
         return [f"{beat.who()}: ended {beat.age(now):.0f} s ago or later: {error}"]
     wrong = beat.what_is_wrong(now)
     itself = f"{beat.who()}: {wrong or beat.state}, last heartbeat {beat.age(now):.0f} s ago"

@@ -30,10 +30,10 @@ from spark_jobs.service.services import ENGINE
 
 log = logging.getLogger("ledger")
 
-MOST_BYTES = 3 * 2**30  # of the JVM's process: 1 GB of heap, and what Spark and the compilers need beside it
+MOST_BYTES = 3 * 2**30  # of the JVM's process: 1 GB of heap, plus what Spark and the compilers need
 MOST_HEAP = 0.6  # of the heap, what still is in use once garbage is collected
 _POLL_SECONDS = 0.5
-_QUIET_SECONDS = 5.0  # Spark's own list of jobs is behind by moments
+_QUIET_SECONDS = 5.0  # Spark's own list of jobs lags a little
 _PART = "jvm"
 
 
@@ -84,9 +84,9 @@ class Engine:
         self._taken, self._is_full = 0, False
 
     def serve(self, most_jobs: int, must_end: Callable[[], bool]) -> None:
-        """Lend until a signal or `must_end` asks for the end, behind the job under way; or after `most_jobs`, or when the JVM is full.
+        """Lend until a signal or `must_end` asks for the end, after the current job; or after `most_jobs`, or when the JVM is full.
 
-        Raises LedgerError, after it has ended the JVM, when a job ended without a word or left work behind, or the JVM ended.
+        Raises LedgerError, after it has ended the JVM, when a job ended without a final message or left work running, or the JVM ended.
         """
         stopping: list[int] = []
 
@@ -166,11 +166,11 @@ class Engine:
         if not has_done:
             self._process.kill()
             raise LedgerError(
-                f"{loan.job} (process {loan.pid}) ended without a word: the engine ends with it, so that nothing of it goes on"
+                f"{loan.job} (process {loan.pid}) ended without a final message: the engine ends too, so that none of its work continues"
             )
         if not self._is_quiet():
             self._process.kill()
-            raise LedgerError(f"{loan.job} (process {loan.pid}) left work behind in Spark: the engine ends, so that nothing of it goes on")
+            raise LedgerError(f"{loan.job} (process {loan.pid}) left work running in Spark: the engine ends, so that none of it continues")
         self._clean(loan)
 
     def _is_quiet(self) -> bool:

@@ -1,6 +1,6 @@
 """The heartbeat of an application: who it is, how far it has come and what waits, in one small file, once a second.
 
-Whoever supervises it reads it, and the operator who asks for its status. Times are seconds since the epoch, by this host's clock.
+Its supervisor reads it, and the commands that log its status. Times are seconds since the epoch, by this host's clock.
 """
 
 import json
@@ -42,7 +42,7 @@ class Heartbeat:
 
     @property
     def parts(self) -> Mapping[str, Mapping[str, Any]]:
-        """How each of its topics or queries does."""
+        """The status of each of its topics or queries."""
         return dict(self.facts["topics"])
 
     def age(self, now: float) -> float:
@@ -63,7 +63,7 @@ class Heartbeat:
         return [process for process in found if process]
 
     def what_is_wrong(self, now: float) -> str | None:
-        """Why it should be replaced, in words; None when it does what it should."""
+        """Why it should be replaced, as text; None when it is healthy."""
         silent = self.age(now)
         if self.state == STARTING:
             took = now - float(self.facts["started_at"])

@@ -20,7 +20,7 @@ _COLLECT_SECONDS = 60
 
 
 class SideWork(Protocol):
-    """Work of an application in a thread of its own, beside its queries."""
+    """Work of an application in a thread of its own, in parallel with its queries."""
 
     def serve(self) -> None:
         """Start what is asked for, if anything is; returns at once. Called about twice a second."""
@@ -63,7 +63,7 @@ def run(queries: Sequence[SupervisedQuery], report: Callable[[bool], None], must
 
 
 def _finish_batches(queries: Sequence[SupervisedQuery], poll_all: Callable[[bool], None]) -> None:
-    """Wait for the batches under way, and let no other begin but where a query is behind another one."""
+    """Wait for the batches under way, and let no other begin unless a query still has to follow another one."""
     log.info("asked to stop: the batches under way are finished")
     deadline = time.monotonic() + _BATCH_SECONDS
     while True:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, job_environment, telling_line
+from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, error_line, job_environment
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import ROOT, Settings
 from spark_jobs.service import desired_state, heartbeat, log_writer
@@ -34,7 +34,7 @@ _DETACHED = ("setsid", "--fork", "bash", "-c", f'exec 3>>"$1.log"; "${{@:2}}" {_
 
 
 class GaveUpError(Exception):
-    """No other start can help, until a person has changed something; the text says what was found."""
+    """No other start can help until an operator has changed something; the text says what was found."""
 
 
 class Supervisor:
@@ -49,7 +49,7 @@ class Supervisor:
         self._is_ours = False  # started or seen alive by this supervisor, and its end not yet noted
         self._coming_since: float | None = None  # started by us, no heartbeat yet
         self._failures, self._next_start = 0, 0.0
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     @property
     def log_file(self) -> Path:
@@ -67,8 +67,8 @@ class Supervisor:
         if beat and beat.is_alive():
             return self._watch(beat, now)
         if wanted.state == desired_state.STOPPED:
-            to_do = f"trigger {self._service.control_dag} with restart to go on"
-            return self._tell("itself", f"stands still: asked for by {wanted.origin()}; {to_do}")
+            to_do = f"trigger {self._service.control_dag} with restart to continue"
+            return self._report("itself", f"is stopped: requested by {wanted.origin()}; {to_do}")
         if self._coming_since is not None and not self._has_ended(beat) and now - self._coming_since < FIRST_SECONDS:
             return []
         if self._is_ours:
@@ -128,7 +128,7 @@ class Supervisor:
         if wrong and beat.processes():
             heartbeat.kill(beat.processes())
             return [f"{beat.who()} {wrong}: killed, to be replaced"]
-        return [line for key, line in _news(beat) for line in self._tell(key, line)]
+        return [line for key, line in _news(beat) for line in self._report(key, line)]
 
     def _has_ended(self, beat: Heartbeat | None) -> bool:
         """Whether the application that we started has ended."""
@@ -136,16 +136,16 @@ class Supervisor:
 
     def _note_end(self, beat: Heartbeat | None, now: float) -> str:
         code = self._exit_code()
-        how = self._how_it_ended(beat, code)
+        ending = self._how_it_ended(beat, code)
         self._is_ours, self._coming_since = False, None
         if code == 0:
             self._next_start = now
-            return f"{self.name} has ended: {how}"
+            return f"{self.name} has ended: {ending}"
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._failures, self._next_start = self._failures + 1, now + pause
         if code in FINAL_EXIT_CODES or self._failures >= MOST_FAILURES:
-            raise GaveUpError(f"{self.name}: {how} ({self._failures} starts in a row failed)")
-        return f"{self.name} has ended: {how}; the next start is in {pause} s"
+            raise GaveUpError(f"{self.name}: {ending} ({self._failures} starts in a row failed)")
+        return f"{self.name} has ended: {ending}; the next start is in {pause} s"
 
     def _exit_code(self) -> int | None:
         """None when it was not written: the shell was killed too, or the application was started elsewhere."""
@@ -157,16 +157,16 @@ class Supervisor:
         return None
 
     def _how_it_ended(self, beat: Heartbeat | None, code: int | None) -> str:
-        line = telling_line(_tail(self.log_file))
+        line = error_line(_tail(self.log_file))
         if beat is not None and beat.state == ENDED and beat.facts["exit_code"] == code:
             line = beat.facts["error"] or "on request"
-        return f"exit code {code}: {line}" if code is not None else f"without a word; its last line: {line}"
+        return f"exit code {code}: {line}" if code is not None else f"without an exit code; its last line: {line}"
 
-    def _tell(self, key: str, line: str) -> list[str]:
+    def _report(self, key: str, line: str) -> list[str]:
         """The line, if it is new."""
-        if self._told.get(key) == line:
+        if self._reported.get(key) == line:
             return []
-        self._told[key] = line
+        self._reported[key] = line
         return [line]
 
 
@@ -175,8 +175,8 @@ def _news(beat: Heartbeat) -> list[tuple[str, str]]:
     facts = beat.facts
     lines = [("itself", f"{facts['application']} is {facts['state']} (process {facts['process']['pid']} on {facts['host']})")]
     for name, part in beat.parts.items():
-        how = f"fails: {part['error']}" if part.get("error") else f"is {part.get('pace') or part['state']}"
-        lines.append((name, f"{name} {how}"))
+        status = f"fails: {part['error']}" if part.get("error") else f"is {part.get('pace') or part['state']}"
+        lines.append((name, f"{name} {status}"))
     return lines
 
 

@@ -1,16 +1,85 @@
-"""Bronze's batches as a stream's micro-batches bring them: whole, in order, and none twice."""
+"""Bronze's batches, whole, in order, and none twice: as silver takes them, and as a stream's micro-batches bring them."""
 
 import logging
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, zip_longest
+from typing import Any
 
-from pyspark.sql import DataFrame, functions as F
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
 from spark_jobs.lake import sources
-from spark_jobs.lake.tables import Table
+from spark_jobs.lake.tables import ARRIVAL, Table
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.silver.matching import find_rows
 
 log = logging.getLogger(__name__)
+
+JUDGED = ["key", "value", "_timestamp", *ARRIVAL]
+_ROWS_A_PART = 1_000_000  # of a few hundred bytes; the next part begins after this one is recorded
+_MEASURES = ("num_records", "size_bytes")
+_FEW = 50_000
+_FEW_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Part:
+    """The batches of a bronze table after one, up to another one, in files of so many rows and bytes: at most what they hold."""
+
+    after: int
+    last: int
+    rows: int
+    size: int
+
+    @property
+    def is_few(self) -> bool:
+        """Whether planning costs more than reading."""
+        return self.rows <= _FEW and self.size <= _FEW_BYTES
+
+    def read(self, spark: SparkSession, settings: Settings, bronze: Table) -> tuple[DataFrame, bool]:
+        """The rows of these batches, with the columns that judging reads, and whether they are held in memory."""
+        within = f"_batch between {self.after + 1} and {self.last}"
+        few = find_rows(settings, bronze, JUDGED, None, within) if self.is_few else None
+        if few is not None:
+            return spark.createDataFrame(few), True
+        return sources.read_table(spark, settings, bronze).where(within).select(*JUDGED), False
+
+
+def unread_parts(settings: Settings, bronze: Table, done: int, begun: int) -> Iterator[Part]:
+    """All batches after `done` that a bronze table has now, in parts of about a million rows, or of one batch with more.
+
+    Batches up to `begun` were written in part by a run that died: a part ends there.
+    """
+    actions = pa.table(DeltaTable(str(bronze.path(settings))).get_add_actions(flatten=True))
+    files = actions.select(["min._batch", "max._batch", *_MEASURES]).drop_null().to_pylist() if actions.num_rows else []
+    firsts, lasts = (sorted(files, key=lambda file: int(file[f"{edge}._batch"])) for edge in ("min", "max"))
+    ends = sorted({int(file["max._batch"]) for file in files} | {begun})
+    ends = [end for end in ends if end > done]
+    counts = [(_Sums(firsts, "min._batch", what), _Sums(lasts, "max._batch", what)) for what in _MEASURES]
+
+    def between(after: int, last: int) -> list[int]:
+        return [begins.upto(last) - ended.upto(after) for begins, ended in counts]
+
+    for end, following in zip_longest(ends, ends[1:]):
+        if following is None or end == begun or between(done, following)[0] > _ROWS_A_PART:
+            rows, size = between(done, end)
+            yield Part(done, end, rows, size)
+            done = end
+
+
+class _Sums:
+    """How much the files have together whose first, or last, batch is at most so and so."""
+
+    def __init__(self, files: Sequence[dict[str, Any]], edge: str, what: str) -> None:
+        self._edges = [int(file[edge]) for file in files]
+        self._sums = [0, *accumulate(int(file[what]) for file in files)]
+
+    def upto(self, batch: int) -> int:
+        return self._sums[bisect_right(self._edges, batch)]
 
 
 def take_new(

@@ -12,14 +12,16 @@ def classify_messages(judged: DataFrame, topic: Topic) -> DataFrame:
     return with_outcomes(type_records(judged.where(is_valid()), topic), topic)
 
 
-def with_outcomes(messages: DataFrame, topic: Topic) -> DataFrame:
+def with_outcomes(messages: DataFrame, topic: Topic, *apart: str) -> DataFrame:
     """Add `outcome` to typed messages, all there are of their keys: version, superseded or no_change.
+
+    Messages that differ in the columns `apart` belong to different histories.
 
     Per key and update time the last arrival stays, the others are superseded. In order of update time, neighbours that are
     equal in all other fields collapse into the earliest; a deletion of an unknown or deleted key makes no change.
     """
-    same_time = Window.partitionBy(topic.key, "valid_from").orderBy(*(F.desc(name) for name in ARRIVAL))
-    in_time = Window.partitionBy(topic.key, "_stays").orderBy("valid_from")
+    same_time = Window.partitionBy(*apart, topic.key, "valid_from").orderBy(*(F.desc(name) for name in ARRIVAL))
+    in_time = Window.partitionBy(*apart, topic.key, "_stays").orderBy("valid_from")
     content = F.struct(*topic.content)
     is_first_deletion = F.col("_previous").isNull() & F.col("is_deleted")
     return (

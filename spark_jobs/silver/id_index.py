@@ -6,15 +6,20 @@ the silver table writes its entry first (`add_entries`).
 """
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
-from spark_jobs.lake import sinks, sources
+from spark_jobs.lake import few_rows, sinks, sources
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.matching import find_rows
 
 # Rows are found by pages: small ones, and each of many offsets is compared with the page index.
 SESSION = {
@@ -24,11 +29,13 @@ SESSION = {
 }
 _MOST_LOOKED_UP = 2_000  # rows that are found so; more are cheaper to find by reading the table
 _PLACE = ["_partition", "_offset"]
-_MOST_BROADCAST = 2_000_000
+_ENTRY = ["id_hash", *_PLACE]
 _MOST_COMPARED = 50
-LARGE_PAGES = {"parquet.page.row.count.limit": "20000"}
+_PAGE_ROWS = 20_000
+LARGE_PAGES = {"parquet.page.row.count.limit": str(_PAGE_ROWS)}
 _MOST_FILES = 32
 _FILE_BYTES = 64 * 2**20
+Hashes = NDArray[np.int64]
 
 
 def catch_up(spark: SparkSession, settings: Settings, topic: Topic, application: str, upto: int) -> None:
@@ -41,13 +48,22 @@ def catch_up(spark: SparkSession, settings: Settings, topic: Topic, application:
 
 def add_entries(rows: DataFrame, settings: Settings, topic: Topic, txn: Txn) -> None:
     """Append the entries of rows of the silver table, if the application has not brought the index that far before."""
-    with sinks.configured(rows.sparkSession, LARGE_PAGES):
-        sinks.append_batches(entries(rows, topic, "_batch"), settings, topic.ids, txn)
+    add_new(entries(rows, topic, "_batch"), settings, topic, txn)
+
+
+def add_new(new: DataFrame | pa.Table, settings: Settings, topic: Topic, txn: Txn) -> None:
+    """`add_entries` of entries, with their `_batch`, that are held in memory or computed by Spark."""
+    if isinstance(new, pa.Table):
+        ordered = new.sort_by([(name, "ascending") for name in _PLACE])
+        few_rows.append_batches(ordered, settings, topic.ids, txn, page_rows=_PAGE_ROWS)
+        return
+    with sinks.configured(new.sparkSession, LARGE_PAGES):
+        sinks.append_batches(new, settings, topic.ids, txn)
 
 
 def entries(rows: DataFrame, topic: Topic, *others: str) -> DataFrame:
     """The entries of rows of the silver table, with some other columns of theirs."""
-    return rows.select(_hash(topic).alias("id_hash"), *_PLACE, *others)
+    return rows.select(key_hash(topic).alias("id_hash"), *_PLACE, *others)
 
 
 def compact(spark: SparkSession, settings: Settings, topic: Topic) -> None:
@@ -56,31 +72,42 @@ def compact(spark: SparkSession, settings: Settings, topic: Topic) -> None:
         sinks.compact(spark, settings, topic.ids, _MOST_FILES, _FILE_BYTES)
 
 
-def known_rows(judged: DataFrame, settings: Settings, topic: Topic, before: int) -> DataFrame:
-    """The rows of the silver table from batches before this one that may have the keys of the valid rows in `judged`.
-
-    All rows with such a key come out, and at most a few others. Reads the whole index, and of the silver table about a page
-    of rows a hit (with more than 2,000 hits, all of it). `judged` is read more than once.
-    """
-    spark = judged.sparkSession
-    silver = sources.read_table(spark, settings, topic.silver).where(F.col("_batch") < before)
-    index = sources.read_table(spark, settings, topic.ids)
-    if index.isEmpty():
-        return silver.where("false")
-    new = judged.where(is_valid()).select(_hash(topic).alias("id_hash"))
-    few = judged.count() <= _MOST_BROADCAST
-    places = index.join(F.broadcast(new) if few else new, on="id_hash", how="left_semi").select(*_PLACE).localCheckpoint()
-    hits = places.count()
-    if hits > _MOST_LOOKED_UP:
-        return silver.join(F.broadcast(places) if hits <= _MOST_BROADCAST else places, on=_PLACE, how="left_semi")
-    return F.broadcast(silver.where(_lies_at(places.collect())))
-
-
-def _hash(topic: Topic) -> Column:
+def key_hash(topic: Topic) -> Column:
+    """By which the index knows a key; several keys may have the same."""
     return F.xxhash64(topic.key)
 
 
-def _lies_at(places: Sequence[Row]) -> Column:
+def find_entries(settings: Settings, topic: Topic, hashes: Hashes) -> pa.Table | None:
+    """The entries with one of these hashes, which are sorted; None where they are too many to be held in memory. Reads the whole index."""
+
+    def is_known(part: pa.Table) -> pa.Array:
+        own = part["id_hash"].to_numpy()
+        return pa.array(hashes[np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)] == own)
+
+    return find_rows(settings, topic.ids, _ENTRY, is_known, "true" if len(hashes) else "false")
+
+
+def rows_at(spark: SparkSession, settings: Settings, topic: Topic, found: pa.Table, upto: int) -> DataFrame:
+    """The rows of the silver table of batches up to this one at the places of some entries, and at most a few others.
+
+    Reads about a page of rows a place; with more than 2,000 places, all of the table.
+    """
+    silver = sources.read_table(spark, settings, topic.silver).where(F.col("_batch") <= upto)
+    if found.num_rows > _MOST_LOOKED_UP:
+        return silver.join(F.broadcast(spark.createDataFrame(found.select(_PLACE))), on=_PLACE, how="left_semi")
+    return F.broadcast(silver.where(_lies_at(found.select(_PLACE).to_pylist())))
+
+
+def known_rows(judged: DataFrame, settings: Settings, topic: Topic, upto: int) -> DataFrame:
+    """The rows of the silver table from batches up to this one with the hash of a key of the valid rows in `judged`: by Spark alone."""
+    spark = judged.sparkSession
+    new = judged.where(is_valid()).select(key_hash(topic).alias("id_hash"))
+    places = sources.read_table(spark, settings, topic.ids).join(new, on="id_hash", how="left_semi").select(*_PLACE)
+    silver = sources.read_table(spark, settings, topic.silver).where(F.col("_batch") <= upto)
+    return silver.join(places, on=_PLACE, how="left_semi")
+
+
+def _lies_at(places: Sequence[dict[str, Any]]) -> Column:
     """A condition that data skipping and Parquet's page index understand, true for these coordinates and few others."""
     if not places:
         return F.lit(False)

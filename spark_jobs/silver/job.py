@@ -1,48 +1,58 @@
-"""The silver job: one availableNow pass over what bronze has gained, table by table."""
+"""The silver job: one pass over what bronze has gained, the topics side by side."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from string import Template
 
+import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession, functions as F
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import DataFrame, SparkSession
 
-from expectations.row_rules import read_rules
+from expectations.row_rules import RuleSet, read_rules
 from spark_jobs import control
-from spark_jobs.control import backfills, corrections, rule_sets, scope
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.control import backfills, rule_sets, scope
+from spark_jobs.lake import few_rows, side_by_side, sinks, tables
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.runtime.times import from_micros
-from spark_jobs.silver import batches, events, history, id_index, recompute
-from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import judge_records, parse_records, quarantined, type_records
+from spark_jobs.silver import batches, events, id_index, new_events, new_versions
+from spark_jobs.silver.batches import Part
 
 log = logging.getLogger(__name__)
 
 _APPLICATION = "silver"
-_OUTCOMES = {"output": "version", "superseded": "superseded", "no_change": "no_change"}  # column of control.batches -> outcome
-_MOST_BROADCAST = 500_000
+_LEAN = {  # of few rows, plans cost more than their work
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # It would judge rows that are given in memory while it plans, one by one, in this process.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+}
 _NEWEST_REDRIVEN = Template(
     "select max(_newest_event_at) as newest from t where \"table\" = '$table' and coalesce(_silver_version, 0) > $version"
 )
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """What control.batches says of a part: its first batch, its counts, and the largest event time of all valid rows so far."""
+
+    first: int
+    sums: dict[str, int]
+    newest: datetime | None
+
+
 def run(spark: SparkSession, settings: Settings, run_id: str, bronze: Collection[tables.Table] = tables.BRONZE) -> None:
     """Bring the silver tables of some bronze tables up to them as they are now, and record what became of every row."""
-    for name, value in id_index.SESSION.items():
-        spark.conf.set(name, value)
-    queries = []
-    for topic in TOPICS:
-        if topic.bronze in bronze:
-            queries.append((take_versions if topic.has_versions else take_events)(spark, settings, run_id, topic))
-    sources.wait_for(queries)
+    topics = [topic for topic in TOPICS if topic.bronze in bronze]
+    with sinks.configured(spark, id_index.SESSION):
+        side_by_side.run_each(
+            spark, {topic.silver.name: partial(_take_new, settings=settings, run_id=run_id, topic=topic) for topic in topics}
+        )
 
 
 def finish(spark: SparkSession, settings: Settings, run_id: str) -> None:
@@ -56,108 +66,64 @@ def finish(spark: SparkSession, settings: Settings, run_id: str) -> None:
         run(spark, settings, run_id, halfway)
 
 
-def take_events(spark: SparkSession, settings: Settings, run_id: str, topic: Topic) -> StreamingQuery:
+def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic) -> None:
+    """Take the bronze batches of a topic that were not processed before; those that an unfinished run has begun, by themselves."""
+    application, done = control.application(settings, _APPLICATION), control.last_batch(settings, "silver", topic.silver.name)
+    begun = rule_sets.begun(settings, application, topic.name, topic.silver)
+    take = _take_versions if topic.has_versions else _take_events
+    for part in batches.unread_parts(settings, topic.bronze, done, begun.last if begun else 0):
+        rules = begun.rules if begun and part.last <= begun.last else read_rules(topic.name)
+        with sinks.configured(spark, _LEAN if part.is_few else {}):
+            if taken := take(spark, settings, topic, rules, part, Txn(application, part.last)):
+                _record(settings, run_id, application, topic.silver, part.last, rules.version, taken)
+                log.info("%s: batches %d to %d are in", topic.silver.name, taken.first, part.last)
+
+
+def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, txn: Txn) -> _Taken | None:
     """Split new events into the silver table, duplicates and quarantine, and list the late ones."""
-    application = control.application(settings, _APPLICATION)
-    begun = rule_sets.begun(settings, application, topic.name, topic.silver)
-    id_index.catch_up(spark, settings, topic, application, control.last_batch(settings, "silver", topic.silver.name))
-
-    def process(rows: DataFrame, first: int, last: int) -> None:
-        rules = begun.rules if begun and last <= begun.last else read_rules(topic.name)
-        judged = events.judge_events(rows, topic, rules).localCheckpoint()
-        marked = events.mark_duplicates(judged, id_index.known_rows(judged, settings, topic, first), topic).localCheckpoint()
-        facts = marked.groupBy("_batch").agg(
-            F.count("*").alias("input"),
-            F.count_if("is_first").alias("output"),
-            F.count_if(is_valid() & ~F.col("is_first")).alias("duplicates"),
-            F.count_if(~is_valid()).alias("quarantined"),
-            F.unix_micros(F.max("event_at")).alias("newest"),
-        )
-        counts = [row.asDict() for row in facts.collect()]
-        before = _newest_event(settings, topic)
-        watermarks = events.batch_watermarks(
-            [(row["_batch"], from_micros(row["newest"])) for row in counts], before, settings.allowed_lateness_seconds
-        )
-        sums = {name: sum(row[name] for row in counts) for name in ("input", "output", "duplicates", "quarantined")}
-        first_rows = sinks.in_order(marked.where("is_first"), tables.ARRIVAL, sums["output"])
-        outputs = (
-            (topic.silver, first_rows, sums["output"]),
-            (topic.duplicates, marked.where(is_valid() & ~F.col("is_first")), sums["duplicates"]),
-            (topic.quarantine, marked.where(~is_valid()), sums["quarantined"]),
-            (topic.late, events.late_rows(marked.where("is_first"), watermarks, rows.sparkSession), len(watermarks)),
-        )
-        txn = Txn(application, last)
-        rule_sets.begin(settings, txn, topic.silver, rules)
-        if sums["output"]:
-            id_index.add_entries(first_rows, settings, topic, txn)
-        for table, output, is_some in outputs:
-            if is_some:
-                sinks.append_batches(output, settings, table, txn)
-        newest = max((at for at in (before, *(from_micros(row["newest"]) for row in counts)) if at is not None), default=None)
-        _record(settings, run_id, application, topic.silver, first, last, rules.version, sums, newest)
-        id_index.compact(rows.sparkSession, settings, topic)
-
-    return _process_new_batches(spark, settings, topic, process, begun)
+    id_index.catch_up(spark, settings, topic, txn.application, part.after)
+    new = new_events.sort_events(spark, settings, topic, rules, part)
+    if not new.batches:
+        return None
+    before, sums = _newest_event(settings, topic), new.sums
+    newest = [(batch.number, batch.newest) for batch in new.batches]
+    watermarks = events.batch_watermarks(newest, before, settings.allowed_lateness_seconds)
+    rule_sets.begin(settings, txn, topic.silver, rules)
+    if sums["output"]:
+        id_index.add_new(new.entries, settings, topic, txn)
+        _append(new.first, settings, topic.silver, txn, sums["output"], new.are_few)
+    if sums["duplicates"]:
+        _append(new.duplicates, settings, topic.duplicates, txn, sums["duplicates"], new.are_few)
+    if sums["quarantined"]:
+        _append(new.quarantined, settings, topic.quarantine, txn, sums["quarantined"], new.are_few)
+    if new.may_be_late(watermarks):
+        _append(events.late_rows(new.first, watermarks, spark), settings, topic.late, txn, sums["output"], new.are_few)
+    if sums["output"]:
+        id_index.compact(spark, settings, topic)
+    newest_of_all = max((at for at in (before, *(at for _, at in newest)) if at is not None), default=None)
+    return _Taken(min(batch.number for batch in new.batches), sums, newest_of_all)
 
 
-def take_versions(spark: SparkSession, settings: Settings, run_id: str, topic: Topic) -> StreamingQuery:
-    """Rebuild, from all their messages, the histories of the keys that new bronze rows speak of.
-
-    Only the new rows are judged. Of the earlier ones those are valid that are not in quarantine: by the rules of their time, or
-    by a re-drive, whose corrections take the place of their values.
-    """
-    application = control.application(settings, _APPLICATION)
-    begun = rule_sets.begun(settings, application, topic.name, topic.silver)
-
-    def process(rows: DataFrame, first: int, last: int) -> None:
-        spark = rows.sparkSession
-        rules = begun.rules if begun and last <= begun.last else read_rules(topic.name)
-        new = judge_records(rows, topic, rules).localCheckpoint()
-        facts = new.agg(F.count("*").alias("input"), F.count_if(~is_valid()).alias("quarantined")).collect()[0].asDict()
-        touched = new.where(is_valid()).select("key").distinct()
-        touched = F.broadcast(touched) if facts["input"] <= _MOST_BROADCAST else touched
-        earlier = sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") < first).join(touched, on="key", how="left_semi")
-        refused = sources.read_table(spark, settings, topic.quarantine).join(touched, on="key", how="left_semi").select(*corrections.PLACE)
-        valid = corrections.correct(recompute.without(earlier, refused), corrections.in_effect(settings, topic.silver), spark)
-        messages = type_records(parse_records(valid, topic), topic).localCheckpoint()
-        taken = type_records(new.where(is_valid()), topic)
-        after = history.with_outcomes(messages.unionByName(taken), topic).localCheckpoint()
-        outcomes = _count(after)
-        outcomes.subtract(_count(history.with_outcomes(messages, topic)))
-        txn = Txn(application, last)
-        rule_sets.begin(settings, txn, topic.silver, rules)
-        if facts["quarantined"]:
-            sinks.append_batches(quarantined(new, topic), settings, topic.quarantine, txn)
-        wanted = history.versions(after, topic).select(*topic.silver.columns)
-        present = sources.read_table(spark, settings, topic.silver).join(
-            touched.select(F.col("key").cast("string").alias(topic.key)), on=topic.key, how="left_semi"
-        )
-        difference = sinks.difference(present, wanted, on=topic.silver.keys)
-        sinks.merge_changes(difference, settings, topic.silver, txn)
-        sums = facts | {name: outcomes[outcome] for name, outcome in _OUTCOMES.items()}
-        _record(settings, run_id, application, topic.silver, first, last, rules.version, sums, None)
-
-    return _process_new_batches(spark, settings, topic, process, begun)
+def _take_versions(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, txn: Txn) -> _Taken | None:
+    """Bring the histories of the keys that new rows speak of up to them."""
+    new = new_versions.compare_histories(spark, settings, topic, rules, part)
+    if new is None:
+        return None
+    rule_sets.begin(settings, txn, topic.silver, rules)
+    if new.sums["quarantined"]:
+        _append(new.quarantined, settings, topic.quarantine, txn, new.sums["quarantined"], new.are_few)
+    sinks.merge_changes(new.changes, settings, topic.silver, txn, are_few=new.are_few)
+    return _Taken(new.first, new.sums, None)
 
 
-def _process_new_batches(
-    spark: SparkSession,
-    settings: Settings,
-    topic: Topic,
-    process: Callable[[DataFrame, int, int], None],
-    begun: rule_sets.Begun | None,
-) -> StreamingQuery:
-    """Start to run `process(rows, first batch, last batch)` on the whole bronze batches that were not processed before.
-
-    Those that an unfinished run has begun come first, by themselves.
-    """
-
-    def done() -> int:
-        return control.last_batch(settings, "silver", topic.silver.name)
-
-    stream = sources.stream_table(spark, settings, topic.bronze, scope.version_after(settings, topic.bronze, done()))
-    take = batches.take_new(settings, topic.bronze, topic.silver.name, done, process, begun=begun.last if begun else 0)
-    return sources.start_once(stream.writeStream.queryName(topic.silver.name).foreachBatch(take), settings, _APPLICATION, topic.bronze)
+def _append(rows: DataFrame | pa.Table, settings: Settings, table: tables.Table, txn: Txn, count: int, are_few: bool) -> None:
+    """Append rows (`count` of them): in memory where they are few, else by Spark in files of a good size."""
+    if isinstance(rows, pa.Table):
+        few_rows.append_batches(rows, settings, table, txn)
+    elif are_few:
+        sinks.append_few(rows, settings, table, txn)
+    else:
+        sinks.append_batches(sinks.in_order(rows, tables.ARRIVAL, count), settings, table, txn)
 
 
 def _record(
@@ -165,16 +131,14 @@ def _record(
     run_id: str,
     application: str,
     table: tables.Table,
-    first: int,
     last: int,
     rules_version: str,
-    sums: dict[str, int],
-    newest: datetime | None,
+    taken: _Taken,
 ) -> None:
     kill_point(f"before batches of {table.name}")
-    row = {"run_id": run_id, "job": "silver", "table": table.name, "first_batch": first, "last_batch": last}
-    row |= {"duplicates": 0, "superseded": 0, "no_change": 0, **sums}
-    row |= {"rules_version": rules_version, "finished_at": datetime.now(UTC), "_newest_event_at": newest}
+    row = {"run_id": run_id, "job": "silver", "table": table.name, "first_batch": taken.first, "last_batch": last}
+    row |= {"duplicates": 0, "superseded": 0, "no_change": 0, **taken.sums}
+    row |= {"rules_version": rules_version, "finished_at": datetime.now(UTC), "_newest_event_at": taken.newest}
     control.append(settings, tables.BATCHES, [row], once=Txn(f"{application}/{table.name}", last))
     kill_point(f"after batches of {table.name}")
 
@@ -192,7 +156,3 @@ def _newest_event(settings: Settings, topic: Topic) -> datetime | None:
     redriven = control.query(DeltaTable(str(tables.REDRIVES.path(settings))), sql, tables.REDRIVES)
     moments = [last["_newest_event_at"] if last else None, redriven["newest"][0].as_py()]
     return max((moment for moment in moments if moment is not None), default=None)
-
-
-def _count(classified: DataFrame) -> Counter[str]:
-    return Counter({row["outcome"]: row["n"] for row in classified.groupBy("outcome").agg(F.count("*").alias("n")).collect()})

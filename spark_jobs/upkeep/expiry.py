@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def oldest(settings: Settings, now: datetime) -> datetime:
-    """The moment before which a record has expired, unless something refers to it."""
+    """The time before which a record has expired, unless something refers to it."""
     return now - timedelta(days=settings.release_days + MARGIN_DAYS)
 
 
@@ -36,7 +36,7 @@ def remove_rows(settings: Settings, table: Table, now: datetime) -> int:
     kept = [row for row in rows.to_pylist() if row[time] is None or row[time] >= limit or is_needed(row)]
     expired: int = rows.num_rows - len(kept)
     if expired:
-        control.replace_held(settings, table, kept)
+        control.replace_under_lease(settings, table, kept)
         log.info("%s: %d rows had expired, %d stay", table.name, expired, len(kept))
     return expired
 

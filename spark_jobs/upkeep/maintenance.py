@@ -35,7 +35,7 @@ _WRITING = {
 def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSession], who: str, wait_seconds: float) -> list[Report]:
     """Maintain these tables, as far as they exist, and say of each what was done; `start` makes a session, if one is needed.
 
-    Waits at most `wait_seconds` for whoever holds a table. Raises LedgerError that names every table of which the upkeep failed,
+    Waits at most `wait_seconds` for the lease of a table. Raises LedgerError that names every table whose upkeep failed,
     after all others were maintained.
     """
     session = cache(start)
@@ -114,6 +114,6 @@ def _no_answer(settings: Settings, table: Table, wait_seconds: float) -> Report:
     try:
         with leases.hold(settings, [table], owner="maintenance", wait_seconds=0):
             error = f"{error}, and nobody who holds it: run maintenance again"
-    except LeaseHeld as held:
-        error = f"{error}, expected one of who writes it: {held}"
+    except LeaseHeld as refused:
+        error = f"{error}, expected one of who writes it: {refused}"
     return Report(table.name, error=error)

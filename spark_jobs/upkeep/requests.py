@@ -1,8 +1,8 @@
-"""Upkeep of bronze beside its ingestion: a job requests it, and the application that owns the tables does it.
+"""Upkeep of bronze while ingestion runs: a job requests it, and the application that owns the tables does it.
 
 Two JVMs must not write one table, and ingestion never stops. So a request is a file under the checkpoints, which the application
 looks for now and then (`serve`); it works in a thread of its own, one file at a time, and answers with a file for each table. A
-request stands until it is answered, withdrawn or expired, whatever dies meanwhile.
+request is valid until it is answered, withdrawn or expired, even if processes die meanwhile.
 """
 
 import json
@@ -84,7 +84,7 @@ def withdraw(settings: Settings, request: Request) -> None:
 
 
 def read_request(settings: Settings) -> Request | None:
-    """The request that stands, if any; one that cannot be read is none."""
+    """The open request, if any; one that cannot be read is none."""
     try:
         facts = _read(_request_file(settings))
         return Request(**(facts | {"tables": tuple(facts["tables"])}))

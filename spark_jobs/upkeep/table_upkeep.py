@@ -145,7 +145,7 @@ def remove_files(settings: Settings, table: Table, keep: VersionsInUse, now: dat
     gone = delta.vacuum(
         retention_hours=hours, dry_run=True, full=True, keep_versions=[version for version in versions if version not in lost] or None
     )
-    # Delta also names files that went before, as long as its log tells of them.
+    # Delta also names files that went before, as long as its log names them.
     removed = [size for name in gone if name.endswith(".parquet") and (size := _remove(path / name)) is not None]
     return len(removed), sum(removed)
 
@@ -189,7 +189,7 @@ def _size(settings: Settings, table: Table) -> tuple[int, int]:
 
 
 def _uncovered(settings: Settings, table: Table, now: datetime) -> datetime:
-    """The moment before which a version's files are not sure to be there still."""
+    """The time before which a version's files are not sure to be there still."""
     return now - _retention(DeltaTable(str(table.path(settings)))) + _DOUBT
 
 

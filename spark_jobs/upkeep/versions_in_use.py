@@ -20,7 +20,7 @@ from spark_jobs.runtime.settings import Settings
 
 @dataclass(frozen=True)
 class VersionsInUse:
-    """The versions of a table that are still opened, and the first commit that the stream behind it has yet to take, if any."""
+    """The versions of a table that are still opened, and the first commit that the stream that reads it has yet to take, if any."""
 
     versions: tuple[int, ...]
     unread_from: int | None
@@ -41,7 +41,7 @@ def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
     releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
     named: list[Mapping[str, int]] = [release.versions for release in releases]
     named += [savepoint.versions for savepoint in places.read_savepoints(settings)]
-    # The next release names what stands judged, however old it is, and whether or not the gate was closed: a person may let it pass.
+    # The next release names the judged versions, however old they are, also of a closed gate: an operator may release them.
     named.append({name: verdict.version for name, verdict in newest_verdicts(settings).items()})
     named.append(control.versions_read_by_gold(settings))  # its gate reads the same
     return {versions[table.name] for versions in named if table.name in versions}

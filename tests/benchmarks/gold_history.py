@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
@@ -43,6 +44,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index
 from tests.benchmarks import explain
 from tests.benchmarks.history import PARTITIONS, Measured, environment, link_copy, median, note_use, run_job, size_of
+from tests.support import kill_points
 
 ROWS_A_DAY, ROWS_A_BATCH, ROWS_A_FILE, ONE_IN = 10_000, 10_000, 250_000, 100
 DAY_MS = 86_400_000
@@ -114,12 +116,9 @@ def use_of(process: psutil.Process) -> tuple[float, int]:
 @contextmanager
 def noting(note: Callable[[str], object]) -> Iterator[None]:
     """Within, every kill point is told of; each write begins and ends with one."""
-    point = vars(sinks)["kill_point"]
-    vars(sinks)["kill_point"] = note
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        kill_points.reach(patch, note)
         yield
-    finally:
-        vars(sinks)["kill_point"] = point
 
 
 def stop_jvm() -> None:

@@ -171,8 +171,13 @@ def link_copy(home: Path, copy: Path) -> None:
 
 def run_job(job: str, home: Path) -> Measured:
     """Run a job in a process of its own."""
+    return run_module(["spark_jobs.run", job], home)
+
+
+def run_module(words: Sequence[str], home: Path) -> Measured:
+    """Run a module with arguments in a process of its own."""
     begun, used = time.monotonic(), dict[int, tuple[float, int]]()
-    command = [sys.executable, "-m", "spark_jobs.run", job]
+    command = [sys.executable, "-m", *words]
     with subprocess.Popen(command, env=environment(home), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)
         while process.poll() is None:
@@ -180,7 +185,7 @@ def run_job(job: str, home: Path) -> Measured:
             time.sleep(0.1)
         seconds = time.monotonic() - begun
         if process.returncode != 0:
-            raise SystemExit(process.stderr.read() if process.stderr else f"{job} failed")
+            raise SystemExit(process.stderr.read() if process.stderr else f"{words} failed")
     processor, read = zip(*used.values(), strict=True)
     return Measured(seconds, sum(processor), sum(read))
 

@@ -4,20 +4,24 @@ import atexit
 import importlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, Page
 
 from spark_jobs.runtime.settings import Settings, read_settings
+from tests.support.browser import chromium
 from tests.support.fake_spark import FakeSparkSubmit
+from tests.support.quality_site import serving
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
+Open = Callable[..., Page]
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
 
@@ -88,3 +92,34 @@ def reader(anyone: TestClient) -> Iterator[TestClient]:
     app.dependency_overrides[may_read] = lambda: None
     yield anyone
     app.dependency_overrides.clear()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def opened(home: Settings, browser: Browser) -> Iterator[Open]:
+    """Opens a page of the home's site; whatever it asks of another host, and any error of its scripts, fails the test."""
+    faults: list[str] = []
+    asked: list[str] = []
+    contexts: list[Any] = []
+    with serving() as url:
+
+        def open_page(path: str = "", width: int = 1300, scheme: Any = "light") -> Page:
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            contexts.append(context)
+            page = context.new_page()
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto(url + path)
+            return page
+
+        yield open_page
+        for context in contexts:
+            context.close()
+        site = url.removesuffix("quality/")
+    assert faults == []
+    assert [address for address in asked if not address.startswith((site, "data:", "blob:"))] == []

@@ -12,11 +12,12 @@ from typing import Any
 import pendulum
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, Context, TriggerRule
+from airflow.sdk import DAG, Asset, Context, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 
+from include.orchestration.assets import sources_of
 from include.orchestration.gates import QualityGate
 from spark_jobs.lake.tables import GOLD, LAYERS, SILVER
 from tests.support.fake_spark import FakeSparkSubmit
@@ -52,6 +53,8 @@ def test_the_folder_holds_exactly_the_listed_dags(dag_bag: DagBag) -> None:
 def test_every_dag_is_documented_tagged_and_owned(dag_bag: DagBag) -> None:
     for dag in every_dag(dag_bag):
         assert dag.doc_md
+        assert dag.description == dag.doc_md.partition("\n")[0].rstrip("."), f"{dag.dag_id}: lists of DAGs show the first line"
+        assert "```" not in dag.doc_md, f"{dag.dag_id}: Airflow draws the graph itself"
         assert len(dag.doc_md) > 500, f"{dag.dag_id}: the docstring is the page that people see"
         assert dag.tags
         assert {task.owner for task in dag.tasks} == {"ledger"}
@@ -73,7 +76,7 @@ def test_one_run_at_a_time_and_no_catching_up(dag_bag: DagBag) -> None:
         assert not dag.catchup
 
 
-@pytest.mark.parametrize("dag_id", ["audit", "maintenance", "medallion", "release_watch"])
+@pytest.mark.parametrize("dag_id", ["audit", "maintenance", "release_watch"])
 def test_no_run_starts_the_moment_a_dag_is_first_seen(dag_bag: DagBag, dag_id: str) -> None:
     """On a new machine there is nothing yet to audit, to maintain or to watch."""
     dag = DagSerialization.from_dict(DagSerialization.to_dict(dag_bag.dags[dag_id]))
@@ -159,7 +162,31 @@ def test_nothing_configured_alerts_nobody(dag_bag: DagBag) -> None:
 def test_every_table_belongs_to_the_gate_of_its_layer_and_to_no_other_task(dag_bag: DagBag) -> None:
     owners = [(asset.name, task.task_id) for dag in every_dag(dag_bag) for task in dag.tasks for asset in task.outlets]
     rebuilt = [(table.name, "released") for table in (*SILVER, *GOLD)]  # of backfill_days, whose job has judged them
-    assert sorted(owners) == sorted([*((table.name, f"{layer}_gate") for layer, tables in LAYERS.items() for table in tables), *rebuilt])
+    gated = [(table.name, f"{layer}_gate") for layer, tables in LAYERS.items() for table in tables]
+    assert sorted(owners) == sorted([*gated, ("release", "release"), *rebuilt])
+
+
+def test_the_asset_graph_leads_from_the_topics_to_the_release(dag_bag: DagBag) -> None:
+    tasks = dag_bag.dags["medallion"].task_dict
+    steps = ("bronze_gate", "silver_gate", "gold_gate", "release")
+    taken, made = ([{asset.name for asset in assets(tasks[step])} for step in steps] for assets in (_inlets, _outlets))
+    assert taken[0] == {"kafka.transactions", "kafka.customers", "kafka.accounts"}
+    assert taken[1:3] == made[:2]
+    assert taken[3] == made[0] | made[1] | made[2]
+    assert made[3] == {"release"}
+    for name in made[0] | made[1] | made[2] | made[3]:
+        assert set(sources_of(name)) <= taken[0] | made[0] | made[1] | made[2]
+        assert sources_of(name)
+    described = [asset.extra["description"] for step in steps for asset in (*_inlets(tasks[step]), *_outlets(tasks[step]))]
+    assert all(described)
+
+
+def _inlets(task: Any) -> list[Asset]:
+    return list(task.inlets)
+
+
+def _outlets(task: Any) -> list[Asset]:
+    return list(task.outlets)
 
 
 @pytest.mark.parametrize("value", [None, "earliest", "latest", "committed", "2024-05-01T00:00:00Z", "2024-05-01T00:00:00.5+02:00"])

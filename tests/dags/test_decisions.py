@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from include.orchestration.decisions import AskForDecision, decision_run_id, question, read_answer, skip_when_waiting, waits_for
 from include.orchestration.jobs import Job
-from include.orchestration.progress import has_new_batches
+from include.orchestration.progress import Work, due_work, has_new_batches
 from spark_jobs.control.verdicts import CHOICES, Decision, Finding
 from spark_jobs.lake.tables import GOLD, SILVER, ensure_tables
 from spark_jobs.releases.decisions import decide
@@ -25,6 +25,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.questions import ASKED, DECISION, ask, event, judge
 from tests.support.task_instance import TaskInstance
 from tests.support.verdicts import NOW, RUN, verdict
+from tests.support.warehouse import at, bronze, write
 
 HOSTILE = ["$(touch owned)", "; touch owned #", "`touch owned`", "{{ 7 * 7 }} {% raw %}", "'\"\\", "--who=eve", "-h", "one  two ", "ä€😀"]
 
@@ -95,6 +96,16 @@ def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings
     )
     assert "silver.transactions (unique_ids" in str(failure.value)
     assert "report: file:///quality/data_docs/8.html" in str(failure.value)
+
+
+def test_a_closed_gate_starts_no_run_until_a_person_decides_otherwise(settings: Settings) -> None:
+    write(settings, {"bronze.transactions": [bronze(at(0, 0, 1), b"T1", b"{}")]})
+    judge(settings)
+    assert due_work(settings, NOW) is None
+    decide(settings, "wait", "ada", "because", now=NOW + timedelta(minutes=1))
+    assert due_work(settings, NOW) is None
+    decide(settings, "release anyway", "ada", "because", now=NOW + timedelta(minutes=2))
+    assert due_work(settings, NOW) == Work("Bronze holds batches that the newest release lacks.", 0)
 
 
 def test_after_wait_the_next_run_names_who_decided_and_how_to_decide_otherwise(settings: Settings) -> None:

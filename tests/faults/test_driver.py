@@ -101,7 +101,7 @@ def test_it_stops_behind_its_batch_and_starts_again_when_asked(settings: Setting
         folder = next((settings.checkpoints / "bronze" / topic).glob("*/offsets")).parent
         planned, committed = ({int(file.name) for file in (folder / log).glob("[0-9]*")} for log in ("offsets", "commits"))
         assert max(planned) - max(committed) <= 1
-    await_that(lambda: any("stands still: asked for by ann" in line for line in watched.lines))
+    await_that(lambda: any("is stopped: requested by ann" in line for line in watched.lines))
     restarted = job("ingestion restart --who ann --wait 60")
     assert restarted.returncode == 0, restarted.stderr
     await_that(lambda: watched.beat().is_alive())

@@ -147,7 +147,7 @@ def test_what_a_killed_job_was_doing_ends_with_it(running: Running) -> None:
     assert job.returncode != 0
     await_that(lambda: not alive(python))
     assert not alive(jvm)
-    await_that(lambda: any(f"(process {job.pid}) ended without a word" in line for line in running.told))
+    await_that(lambda: any(f"(process {job.pid}) ended without a final message" in line for line in running.told))
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["jvm", "python"])
@@ -160,7 +160,7 @@ def test_an_engine_that_is_killed_fails_its_job_with_a_line_and_is_replaced(runn
     said = job.communicate(timeout=60)[0].splitlines()
     assert (job.returncode, said[-1]) == (
         1,
-        f"the engine (process {victims[1].pid}) ended while this job ran in it: run it again; it goes on where the tables are",
+        f"the engine (process {victims[1].pid}) ended while this job ran in it: run it again; it continues from what the tables hold",
     )
     await_that(lambda: (beat := running.beat()) and victims[1] not in beat.processes())
     assert running.run("") == (0, running.processes()[0].pid, "")

@@ -131,7 +131,7 @@ def test_whatever_happens_to_airflow_does_not_happen_to_ingestion(tmp_path: Path
     home = tmp_path / "home"
     environ = {"LEDGER_HOME": str(home)}
     try:
-        settings = up(environ, tell=lambda _: None)
+        settings = up(environ, report=lambda _: None)
         api = AirflowApi(read_endpoints(home)["airflow_url"], airflow.USER, airflow.password_file(home).read_text())
         wait_for_dags(api, "bronze_ingestion")
         api.unpause("bronze_ingestion")
@@ -144,7 +144,7 @@ def test_whatever_happens_to_airflow_does_not_happen_to_ingestion(tmp_path: Path
                 for process in find_all(home, victims):
                     process.kill()
                 harness.await_commits(settings, 2, 30)
-                up(environ, tell=lambda _: None)
+                up(environ, report=lambda _: None)
                 await_that(lambda: "deferred" in states(api), 120)
                 assert beat(settings) == first, victims
             psutil.Process(int(first["pid"])).kill()  # Airflow has found it again: it is replaced as ever
@@ -153,7 +153,7 @@ def test_whatever_happens_to_airflow_does_not_happen_to_ingestion(tmp_path: Path
             print(f"seed {SEED}: replaced after {time.monotonic() - begun:.1f} s")
             harness.settle(settings, sent, 90, SEED)
     finally:
-        down(environ, tell=lambda _: None)
+        down(environ, report=lambda _: None)
 
 
 def states(api: AirflowApi) -> set[str]:

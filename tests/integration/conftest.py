@@ -12,9 +12,11 @@ from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.lifecycle import down, up
 from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
+from spark_jobs.service import heartbeat
+from spark_jobs.service.services import ENGINE
 from tests.support import waves
 from tests.support.brokers import running_broker
-from tests.support.ledger import ALL_STEPS, Ledger
+from tests.support.ledger import ALL_STEPS, Ledger, await_that
 from tests.support.listeners import HOST, MailServer, Webhook, listening, port_of
 
 WEBHOOK_TOKEN = "t0ken-that-no-log-shows"
@@ -46,6 +48,25 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield Broker(bootstrap)
 
 
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of an engine. Jobs that borrow its JVM are processes as ever, and find it warm.
+
+    It compiles as a job does: in the few minutes that it lives here, the slow compiler would take more than it gives.
+    """
+    ledger, said = Ledger((folder := tmp_path_factory.mktemp("engine")) / "home"), folder / "engine.log"
+    with ledger.running("engine --jobs 1000", output=said, JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1") as process:
+        await_that(lambda: process.poll() is not None or is_running(ledger.settings))
+        assert process.poll() is None, said.read_text()
+        yield ENGINE.folder(ledger.settings)
+
+
+def is_running(settings: Settings) -> bool:
+    """Whether an engine takes jobs."""
+    beat = heartbeat.read_one(settings, ENGINE, ENGINE.command)
+    return beat is not None and beat.state == heartbeat.RUNNING
+
+
 @dataclass(frozen=True)
 class Wave:
     """A pipeline that holds a first wave, what was sent to it, and a copy for tests that go another way from there."""
@@ -56,10 +77,10 @@ class Wave:
 
 
 @pytest.fixture(scope="session")
-def first_wave(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Wave:
+def first_wave(broker: Broker, engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Wave:
     """60 % of the generated transactions, taken through every layer to a release."""
     folder = tmp_path_factory.mktemp("first")
-    ledger = Ledger(folder / "home", broker.bootstrap)
+    ledger = Ledger(folder / "home", broker.bootstrap, engine)
     sent = broker.send(waves.split_plan()[0])
     ledger.run("bronze --available-now", *ALL_STEPS)
     return Wave(ledger, sent, ledger.copy(folder / "saved"))
@@ -102,10 +123,10 @@ def stack_home(tmp_path_factory: pytest.TempPathFactory, alerts: Alerts) -> Iter
     home = tmp_path_factory.mktemp("stack") / "a home"
     environ = {"LEDGER_HOME": str(home), **alerts.environ}
     try:
-        up(environ, tell=lambda _: None)
+        up(environ, report=lambda _: None)
         yield home
     finally:
-        down(environ, tell=lambda _: None)
+        down(environ, report=lambda _: None)
 
 
 @pytest.fixture(scope="session")
@@ -118,3 +139,11 @@ def settings(stack_home: Path) -> Settings:
 def api(stack_home: Path) -> AirflowApi:
     """The stack's Airflow, as its one user."""
     return AirflowApi(read_endpoints(stack_home)["airflow_url"], airflow.USER, airflow.password_file(stack_home).read_text())
+
+
+@pytest.fixture
+def warm(settings: Settings, engine: Path) -> Iterator[None]:
+    """Spark jobs of Airflow's tasks borrow the JVM of an engine, meanwhile; without it Airflow submits them."""
+    Ledger(settings.home, engine=engine).offer_engine()
+    yield
+    (settings.checkpoints / engine.name).unlink()

@@ -28,7 +28,7 @@ DAYS = 3
 
 
 @pytest.fixture
-def ledger(settings: Settings, api: AirflowApi) -> Ledger:
+def ledger(settings: Settings, api: AirflowApi, warm: None) -> Ledger:
     """The stack's tables with a release of some rows, and no run that is at work on them."""
     ledger = Ledger(settings.home, settings.broker())
     if latest_release(settings) is None:

@@ -39,7 +39,7 @@ def page(settings: Settings) -> Iterator[Page]:
 
 
 @pytest.fixture
-def medallion(settings: Settings, api: AirflowApi) -> Iterator[str]:
+def medallion(settings: Settings, api: AirflowApi, warm: None) -> Iterator[str]:
     """The DAG, switched on for the test."""
     wait_for_dags(api, "medallion", "quality_decision")
     api.unpause("medallion")
@@ -50,9 +50,9 @@ def medallion(settings: Settings, api: AirflowApi) -> Iterator[str]:
 def test_an_operator_waits_and_then_releases_anyway(
     settings: Settings, api: AirflowApi, alerts: Alerts, medallion: str, page: Page
 ) -> None:
+    before, told, known = released(settings), (len(alerts.webhook.received), len(alerts.mail.received)), api.runs(medallion)
     fill_bronze(settings, garbage("first"))
-    before, told = released(settings), (len(alerts.webhook.received), len(alerts.mail.received))
-    closed = run(api, medallion, "failed")
+    closed = await_run(api, known, "failed")
     assert states(api, medallion, closed) == {
         **dict.fromkeys(["find_new_batches", "silver", "bronze_gate", "ask_for_decision"], "success"),
         **dict.fromkeys(["gold", "gold_gate", "release"], "upstream_failed"),
@@ -103,11 +103,12 @@ def test_an_operator_waits_and_then_releases_anyway(
 
 @pytest.mark.soak
 def test_an_operator_rolls_back(settings: Settings, api: AirflowApi, medallion: str, page: Page) -> None:
+    known = api.runs(medallion)
     fill_bronze(settings, good("r", 500))
-    run(api, medallion, "success")
-    before, rows = released(settings), content(settings)
+    await_run(api, known, "success")
+    before, rows, known = released(settings), content(settings), api.runs(medallion)
     fill_bronze(settings, garbage("second"))
-    closed = run(api, medallion, "failed")
+    closed = await_run(api, known, "failed")
     (asked,) = [each for each in api.runs("quality_decision") if closed in each]
     assert content(settings) != rows
 
@@ -142,6 +143,15 @@ def good(prefix: str, count: int) -> list[Message]:
 def fill_bronze(settings: Settings, messages: list[Message]) -> None:
     assert publish(settings.broker(), messages).is_delivered
     Ledger(settings.home, settings.broker()).run("bronze --available-now")
+
+
+def await_run(api: AirflowApi, known: list[str], expected: str) -> str:
+    """Wait for the end of the run of medallion that new batches start, the only one that was not there before."""
+    await_that(lambda: len(api.runs("medallion")) > len(known))
+    (run_id,) = set(api.runs("medallion")) - set(known)
+    assert run_id.startswith("asset_triggered__")
+    assert api.wait_for_run("medallion", run_id, RUN_SECONDS) == expected, states(api, "medallion", run_id)
+    return run_id
 
 
 def run(api: AirflowApi, dag: str, expected: str) -> str:

@@ -24,7 +24,11 @@ from tests.support.ledger import Ledger
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 BAD_ROWS = 150
-PAGES = ("/", "/table?name=silver.transactions", "/quarantine", "/quarantine?table=silver.customers_quarantine", "/static/page.css")
+CUSTOMERS = "table=silver.customers_quarantine"
+PAGES = (
+    *("/", "/table?name=silver.transactions", "/decisions", "/static/page.css"),
+    *("/quarantine", f"/quarantine?{CUSTOMERS}", "/quarantine.csv", f"/quarantine.csv?{CUSTOMERS}"),
+)
 
 
 @pytest.fixture
@@ -74,17 +78,25 @@ def test_from_a_failed_run_to_the_broken_rows(stack_home: Path, settings: Settin
         frame = page.frame_locator("iframe")
         closed = frame.get_by_role("row").filter(has_text="quarantined_per_thousand").first
         expect(closed).to_contain_text(re.compile("CLOSED|overruled"))
+        gate = frame.get_by_role("row").filter(has=frame.get_by_role("cell", name="silver_gate", exact=True))
+        expect(gate).to_contain_text("failed")
+        expect(gate).to_contain_text(re.compile("[0-9]+ (seconds|minutes)"))
+        expect(frame.locator(".conserved").first).to_contain_text("every one is accounted for")
         keep(page, "quality-2-quality-of-the-run")
         closed.get_by_role("link", name="rows in quarantine").click()
         expect(frame.get_by_role("heading", name="Quarantine")).to_be_visible()
-        expect(frame.get_by_text(re.compile("^parseable: found [0-9]+ bytes of value$")).first).to_be_visible()
-        expect(frame.get_by_text(re.compile("[0-9]+ bytes, not JSON")).first).to_be_visible()
+        broken = frame.locator("details.row").filter(has_text=re.compile("The value is [0-9,]+ bytes, not JSON[.] Expected: ")).first
+        expect(broken).to_be_visible()
+        broken.locator("summary").first.click()
+        expect(broken.get_by_text("Broken: parseable")).to_be_visible()
         keep(page, "quality-3-broken-rows")
 
         page.get_by_role("link", name="Quality").first.click()
-        expect(frame.locator(".chart .main-svg").first).to_be_visible()
-        expect(frame.locator(".charts h2")).to_have_text(["Volume", "Quarantine by rule", "Lateness", "Freshness"])
-        judged = frame.locator(".run.closed, .run.overruled").first
+        expect(frame.locator(".tiles .tile")).to_have_count(4)
+        expect(frame.locator(".lineage [data-name='silver.transactions']")).to_be_visible()
+        expect(frame.locator(".charts .chart a").first).to_be_visible()
+        expect(frame.locator(".charts h3")).to_have_text(["Volume", "Quarantine", "Late transactions", "Freshness"])
+        judged = frame.locator(".run.closed, .run.overruled").and_(frame.locator("[title*=quarantined_per_thousand]")).last
         expect(judged).to_be_visible()
         keep(page, "quality-4-page")
         frame.locator(".charts").scroll_into_view_if_needed()

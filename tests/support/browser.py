@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from include.stack import airflow
 from spark_jobs.runtime.settings import ROOT, read_endpoints
@@ -51,9 +51,14 @@ def logged_in(home: Path) -> Iterator[Page]:
 
 
 def keep(page: Page, name: str) -> Path:
-    """Keep what the page shows."""
+    """Keep what the page shows. On a busy machine Chromium sometimes has no picture ready and says so; it is asked once more then."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     file = SCREENSHOTS / f"{name}.png"
-    page.screenshot(path=file)
+    try:
+        page.screenshot(path=file)
+    except Error as error:
+        if "Unable to capture screenshot" not in error.message:
+            raise
+        page.screenshot(path=file)
     print(f"screenshot: {file}")
     return file

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from deltalake import DeltaTable, QueryBuilder
 from include.stack.processes import find_all, mark, stop, wait_for_end
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.engine import FOLDER
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 Row = dict[str, Any]
@@ -40,10 +41,11 @@ def await_that(condition: Callable[[], object], seconds: float = 300) -> None:
 
 @dataclass(frozen=True)
 class Ledger:
-    """One home with its warehouse and checkpoints, and the broker that it reads."""
+    """One home with its warehouse and checkpoints, the broker that it reads, and the folder of the engine whose JVM its jobs borrow."""
 
     home: Path
     bootstrap: str = NO_STACK
+    engine: Path | None = None
 
     def environment(self, **more: str) -> dict[str, str]:
         """What a job of this home is started with: nothing of the settings that this test run has itself."""
@@ -57,7 +59,7 @@ class Ledger:
 
     def try_run(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a job to its end and to that of every process it started."""
-        with self.running(command, **more) as process:
+        with self.running(command, None, **more) as process:
             try:
                 output, errors = process.communicate(timeout=JOB_SECONDS)
             except subprocess.TimeoutExpired:
@@ -72,17 +74,20 @@ class Ledger:
             assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stderr}"
 
     def kill_at(self, point: str, command: str) -> None:
-        """Run a job that must be killed at a point."""
-        done = self.try_run(command, LEDGER_KILL_POINT=point)
+        """Run a job, in a JVM of its own, that must be killed at a point."""
+        done = self.try_run(f"--engine none {command}", LEDGER_KILL_POINT=point)
         assert done.returncode == -signal.SIGKILL, f"{command} was not killed {point}: exit code {done.returncode}\n{done.stderr}"
 
     @contextmanager
-    def running(self, command: str, **more: str) -> Iterator[subprocess.Popen[str]]:
-        """A job while it runs; whatever is left of it at the end is stopped."""
+    def running(self, command: str, output: Path | None = None, **more: str) -> Iterator[subprocess.Popen[str]]:
+        """A job while it runs; whatever is left of it at the end is stopped. What it says goes to a file, or to pipes."""
+        self.offer_engine()
         words = [sys.executable, "-m", "spark_jobs.run", *command.split()]
         part = f"job {uuid.uuid4()}"  # a mark that its JVM inherits, so that nothing of it can be left behind
         environment = self.environment(**mark(self.home, part), **more)
-        process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with open(output or os.devnull, "w") as file:
+            out = file if output else subprocess.PIPE
+            process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=out, text=True)
         try:
             yield process
         finally:
@@ -92,10 +97,17 @@ class Ledger:
             # A JVM notices by itself that its driver is gone.
             stop(wait_for_end(find_all(self.home, [part]), 20), patience=5)
 
+    def offer_engine(self) -> None:
+        """Let the jobs of this home find the engine, which is that of another home."""
+        link = self.settings.checkpoints / FOLDER
+        if self.engine and not link.is_symlink():
+            link.parent.mkdir(0o700, parents=True, exist_ok=True)
+            link.symlink_to(self.engine)
+
     def copy(self, home: Path) -> "Ledger":
         """The same tables and checkpoints, for another test."""
-        shutil.copytree(self.home, home)
-        return Ledger(home, self.bootstrap)
+        shutil.copytree(self.home, home, symlinks=True)
+        return replace(self, home=home)
 
     def rows(self, table: Table) -> list[Row]:
         """All rows of a table as it is now, without what is for people only."""

@@ -26,8 +26,10 @@ DAILY, PAIRS = BY_NAME["daily_totals"], BY_NAME["debit_credit_pairs"]
 
 @contextmanager
 def live_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of the tests, with the settings of the live queries; one partition of state."""
-    with sinks.configured(spark, state_conf() | {"spark.sql.shuffle.partitions": "1"}):
+    """The session of the tests, with the settings of the live queries; one partition of state. Queries are polled often."""
+    settings = state_conf() | {"spark.sql.shuffle.partitions": "1"}
+    with sinks.configured(spark, settings), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_loop, "_POLL_SECONDS", 0.05)
         yield spark
 
 

@@ -99,8 +99,37 @@ def decision(number: int, layer: str, choice: str, who: str, why: str, minutes: 
     }
 
 
-def release(number: int, at: int) -> Row:
-    return {"release_id": number, "released_at": done_at(at), "table": "bronze.transactions", "version": 1, "rows": 100, "last_batch": at}
+def release(number: int, at: int, table: str = "bronze.transactions", count: int = 100) -> Row:
+    last_batch = at if table.startswith("bronze.") else None
+    facts = {"table": table, "version": at, "rows": count, "last_batch": last_batch}
+    return {"release_id": number, "released_at": done_at(at) + timedelta(minutes=1), **facts}
+
+
+def bronze(number: int, offset: int, value: bytes = b"{}") -> Row:
+    """A record of transactions that came with a batch."""
+    at = {"_timestamp": done_at(number), "_ingested_at": done_at(number), "_ingested_on": done_at(number).date()}
+    place = {"_topic": "transactions", "_partition": 0, "_offset": offset, "_batch": number}
+    return {"key": b"T1", "value": value, "headers": None, **place, **at}
+
+
+def judged(settings: Settings, number: int, table: str, most: int = 0, **found: int) -> None:
+    """Keep what Great Expectations keeps of a verdict, beside its report: what was found of each expectation, passed or not."""
+    page = str(verdict(number, table)["report"]).partition("/data_docs/validations/")[2]
+    file = settings.quality / "gx/validations" / page.replace(".html", ".json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    results = [
+        {
+            "success": value <= most,
+            "result": {"observed_value": value},
+            "expectation_config": {
+                "kwargs": {"column": name, "max_value": float(most)},
+                "severity": "critical",
+                "description": f"{f'At most {most}' if most else 'No'} {name.replace('_', ' ')}.",
+            },
+        }
+        for name, value in found.items()
+    ]
+    file.write_text(json.dumps({"results": results}))
 
 
 def audited(number: int, table: str, release: int | None = None, *examples: str) -> Row:
@@ -132,4 +161,32 @@ def fill(settings: Settings, runs: int, rows_a_run: int = 1) -> None:
     ]
     write(settings, tables.CUSTOMERS_QUARANTINE, broken)
     write(settings, tables.TRANSACTIONS_LATE, [late(number, "12.500") for number in numbers])
-    write(settings, tables.RELEASES, [release(number, number) for number in numbers])
+    write(settings, tables.RELEASES, [release(number, number, name, 100 * number) for number in numbers for name in every])
+    write(settings, tables.BRONZE_TRANSACTIONS, [bronze(runs + 1, runs * 1000 + at) for at in range(rows_a_run)])
+
+
+def transaction(**fields: Any) -> bytes:
+    """A transaction's message, valid but for what is given."""
+    valid = {"transactionId": "T1", "accountId": "A00000001", "customerId": "C00000001", "eventTime": 1_600_000_000_000, "type": "Credit"}
+    return json.dumps({**valid, "operation": "Card", "amount": 1.5, "balance": 2.5, **fields}).encode()
+
+
+BROKEN = (  # how often of 8, the value, the rules, what silver notes
+    (4, transaction(amount=98.901), ["amount_scale"], "amount_scale: found number 98.901"),
+    (2, transaction(type="credit", amount=-5), ["type_known", "amount_not_negative"], "type_known: found string credit"),
+    (1, transaction(accountId=PERSONAL["fullName"]), ["account_id_format"], f"account_id_format: found string {PERSONAL['fullName']}"),
+    (1, b"{" + PERSONAL["phone"].encode(), ["parseable"], "parseable: found 13 bytes of value"),
+)
+
+
+def close_gate(settings: Settings, number: int, hundreds: int = 1) -> None:
+    """A run of which 8 of 10 transactions are in quarantine, for which silver's gate is closed."""
+    counts = {"input": 1000, "output": 150, "duplicates": 50, "quarantined": 800}
+    counts = {name: count * hundreds // 10 for name, count in counts.items()}
+    write(settings, tables.BATCHES, [batch(number, "transactions") | counts])
+    failed = verdict(number, "silver.transactions", "quarantined_per_thousand")
+    write(settings, tables.QUALITY_RESULTS, [failed | {"_found": ["800"], "_expected": ["at most 500"]}])
+    values = [(value, rules, detail) for times, value, rules, detail in BROKEN for _ in range(times * 10 * hundreds)]
+    rows = [quarantined(number, "transactions", at, *broken) for at, broken in enumerate(values)]
+    write(settings, tables.TRANSACTIONS_QUARANTINE, rows)
+    write(settings, tables.BRONZE_TRANSACTIONS, [bronze(number, at, value) for at, (value, _, _) in enumerate(values)])

@@ -4,8 +4,10 @@ The computation is that of tests/support/oracle.py: plain Python over the record
 valid is known from how it was made.
 """
 
+import copy
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,17 +16,20 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from expectations import row_rules
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
-from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake, oracle
-from tests.support.rows import KEYS, MESSAGES
+from tests.support.rows import KEYS, MESSAGES, message
 
 Row = dict[str, Any]
 Place = tuple[str, int, int]
 
+BATCHES = 5  # of `judge_by_older`
+SETTINGS = {"LEDGER_LARGE_CREDIT": "1"}
 MINUTE = 60_000
 START = 1_357_081_200_000  # an hour before midnight
 # A rule of the older set only, for each topic that has one: its name, the field, and what must hold.
@@ -54,6 +59,14 @@ def older_rules(folder: Path) -> Iterator[Callable[[], None]]:
         write_rules(folder, older=True)
         yield lambda: write_rules(folder, older=False)
     row_rules.read_rules.cache_clear()
+
+
+@contextmanager
+def newer_rules(folder: Path) -> Iterator[None]:
+    """The newer rules are in force. Afterwards all is as it was."""
+    with older_rules(folder) as put_newer_in_force:
+        put_newer_in_force()
+        yield
 
 
 @dataclass
@@ -89,6 +102,33 @@ class Log:
         return [
             {"key": row["key"], "value": row["value"], "broken_rules": rules, **oracle.coordinates(row)} for row, rules in broken if rules
         ]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A warehouse, and what it was made of."""
+
+    settings: Settings
+    log: Log
+
+    def copy(self, home: Path) -> tuple[Settings, Log]:
+        """The same, to be changed."""
+        shutil.copytree(self.settings.home, home)
+        return read_settings({"LEDGER_HOME": str(home), **SETTINGS}), copy.deepcopy(self.log)
+
+
+def judge_by_older(spark: SparkSession, folder: Path) -> Judged:
+    """Five batches that silver took in two runs by the older rules: duplicates, late rows, quarantine, late versions, a deletion."""
+    settings, log, chance = read_settings({"LEDGER_HOME": str(folder / "home"), **SETTINGS}), Log(), random.Random(3)
+    accounts = [message("accounts", districtId=n, updateTime=START + n * 60 * MINUTE) for n in (2, 0, 1)]
+    lake.arrive(settings, "accounts", 1, [*accounts, (b"A00000001", None), (b"A00000001", b"{")])
+    with older_rules(folder / "rules"):
+        for batches in (range(1, 3), range(3, BATCHES + 1)):
+            for batch in batches:
+                arrive(settings, log, batch, chance)
+            lake.run_silver(spark, settings, f"silver-{batches[-1]}")
+        assert_silver(settings, log)
+    return Judged(settings, log)
 
 
 def arrive(settings: Settings, log: Log, batch: int, chance: random.Random) -> None:

@@ -95,17 +95,17 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
     Neighbours are looked for among the days of the next weeks; of accounts that have none there all days are read.
     """
     touched = region.rows.select("account_id", F.col("event_on").alias("day")).distinct()
-    silver = inputs.silver().where(region.on_days("event_on", 0)).withColumn("day", F.col("event_on"))
-    anew = account_days(region.among(silver, touched)).localCheckpoint()
-    days = inputs.read(TABLE)
-    near = beside(days.where(region.on_days("day", NEAR)), anew)
-    found = amended(near, anew).localCheckpoint()
+    silver = inputs.silver(region.on_days("event_on", 0)).withColumn("day", F.col("event_on"))
+    anew = inputs.hold(account_days(region.among(silver, touched)))
+    days = inputs.table(TABLE)
+    near = beside(inputs.read(TABLE, region.on_days("day", NEAR)), anew)
+    found = inputs.hold(amended(near, anew))
     ends = days.agg(F.min("day").alias("first"), F.max("day").alias("last")).collect()[0]
     lonely = found.where(is_lonely(ends["first"], ends["last"])).select("account_id").distinct()
     if not lonely.isEmpty():
-        lonely = lonely.localCheckpoint()
+        lonely = inputs.hold(lonely)
         of_lonely = amended(*(rows.join(lonely, on="account_id", how="left_semi") for rows in (days, anew)))
-        found = found.join(lonely, on="account_id", how="left_anti").unionByName(of_lonely.localCheckpoint())
+        found = found.join(lonely, on="account_id", how="left_anti").unionByName(inputs.hold(of_lonely))
     return found.where("_was is not null").select("_was.*"), found.select(*days.columns)
 
 

@@ -44,7 +44,7 @@ TABLE = GoldTable(
     merge_keys=("debit_id", "credit_id", "debit_at"),
     deletion_vectors=True,
     strategy=Rows(
-        lambda rows, region, inputs: pairs_with(rows, inputs.silver().where(region.near("event_at", BEFORE_HOURS))),
+        lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS))),
         ids=("debit_id", "credit_id"),
         times=("debit_at", "credit_at"),
         hours=BEFORE_HOURS,

@@ -54,6 +54,7 @@ TABLE = GoldTable(
     time_column="minute",
     deletion_vectors=True,
     follows=(SILVER_TRANSACTIONS, SILVER_ACCOUNTS),
+    is_temporal=True,
     strategy=Windows(
         lambda rows, inputs: district_minutes(rows, inputs.read(SILVER_ACCOUNTS)),
         minutes_of,

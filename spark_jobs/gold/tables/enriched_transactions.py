@@ -58,6 +58,7 @@ TABLE = GoldTable(
     merge_keys=("transaction_id", "event_at"),
     deletion_vectors=True,
     follows=(SILVER_TRANSACTIONS, SILVER_CUSTOMERS),
+    is_temporal=True,
     strategy=Rows(lambda rows, _, inputs: enrich(rows, inputs.read(SILVER_CUSTOMERS))),
     cell=Cell(
         rows="event_at = $event_at and transaction_id = $transaction_id",

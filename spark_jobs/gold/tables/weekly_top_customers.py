@@ -41,7 +41,7 @@ def best_of_weeks(counts: DataFrame) -> DataFrame:
 def with_added(region: Region, inputs: Inputs) -> Parts:
     """The best of the new rows' weeks. A customer who has none of them does not rise: only the customers of the new rows are counted."""
     touched = region.rows.select(week_of("event_at").alias("window_start"), "customer_id").distinct()
-    silver = inputs.silver().where(region.on_days("event_on", DAYS - 1)).select("event_at", "customer_id")
+    silver = inputs.silver(region.on_days("event_on", DAYS - 1)).select("event_at", "customer_id")
     rows = region.among(silver.withColumn("window_start", week_of("event_at")), touched)
     present = region.among(inputs.read(TABLE), touched.select("window_start").distinct())
     others = present.join(touched, on=touched.columns, how="left_anti").select("window_start", "customer_id", "transactions")

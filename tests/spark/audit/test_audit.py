@@ -1,6 +1,5 @@
 """The audit finds nothing in what the jobs made, however rows came to be judged, and every row that somebody else changed."""
 
-import copy
 import random
 import re
 import shutil
@@ -26,12 +25,10 @@ from spark_jobs.runtime.errors import AuditDifference
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.reprocessing.test_redrive import Lake
 from tests.support import lake, oracle, redrive_cases as cases
-from tests.support.redrive_cases import MINUTE, START, Log
+from tests.support.redrive_cases import MINUTE, START, Judged
 from tests.support.rows import message
 
 pytestmark = pytest.mark.spark
-
-HOME = {"LEDGER_LARGE_CREDIT": "1"}
 
 
 def follow(spark: SparkSession, settings: Settings, run_id: str) -> None:
@@ -49,23 +46,18 @@ def follow(spark: SparkSession, settings: Settings, run_id: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def older(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Three batches judged by the older rules: duplicates, late rows, quarantine, late versions, a deletion. The newer rules hold now."""
+def older(judged_by_older: Judged, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Five batches judged by the older rules: duplicates, late rows, quarantine, late versions, a deletion. The newer rules hold now."""
     folder = tmp_path_factory.mktemp("audit")
-    with cases.older_rules(folder / "rules") as put_newer_in_force, pytest.MonkeyPatch.context() as patch:
+    with cases.newer_rules(folder / "rules"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(backfill, "_PAUSE_SECONDS", 0)
-        made = Lake(read_settings({"LEDGER_HOME": str(folder / "home"), **HOME}), Log())
-        accounts = [message("accounts", districtId=n, updateTime=START + n * 60 * MINUTE) for n in (2, 0, 1)]
-        lake.arrive(made.settings, "accounts", 1, [*accounts, (b"A00000001", None), (b"A00000001", b"{")])
-        made.take(spark, range(1, 4), random.Random(3))
-        put_newer_in_force()
+        made = Lake(*judged_by_older.copy(folder / "home"))
         rule_sets.register(made.settings, lake.BRONZE)
         yield made
 
 
 def copy_of(made: Lake, folder: Path) -> Lake:
-    shutil.copytree(made.settings.home, folder)
-    return Lake(read_settings({"LEDGER_HOME": str(folder), **HOME}), copy.deepcopy(made.log))
+    return Lake(*Judged(made.settings, made.log).copy(folder))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +67,8 @@ def made(spark: SparkSession, older: Lake, tmp_path_factory: pytest.TempPathFact
     wrong = made.breaking("transactions", "type_known")
     lines = made.correct(wrong[0:2], type="Debit", eventTime=START + 900 * MINUTE) + made.correct(wrong[2:4], type="Transfer", amount=7)
     made.drive(spark, "amount_small", "corrected", lines)
-    lake.arrive(made.settings, "transactions", 4, [message("transactions", transactionId=f"T{n}") for n in range(4)], "transactions#2")
+    records = [message("transactions", transactionId=f"T{n}") for n in range(900, 904)]
+    lake.arrive(made.settings, "transactions", cases.BATCHES + 1, records, "transactions#2")
     lake.run_silver(spark, made.settings, "newer")
     follow(spark, made.settings, "gold")
     return made.settings
@@ -110,7 +103,7 @@ def test_a_damaged_row_is_named_and_the_release_before_is_clean(
 ) -> None:
     """A sum is changed in gold, a row is gone from silver, a row is there twice in gold, and a name differs. Nothing else is reported."""
     shutil.copytree(made.home, tmp_path / "home")
-    own = read_settings({"LEDGER_HOME": str(tmp_path / "home"), **HOME})
+    own = read_settings({"LEDGER_HOME": str(tmp_path / "home"), **cases.SETTINGS})
     total = lake.rows_of(own, tables.DAILY_TOTALS)[0]
     day = f"window_start = '{total['window_start']}' and type = '{total['type']}'"
     change(own, tables.DAILY_TOTALS, day, amount="amount + 0.01")
@@ -158,13 +151,13 @@ def test_what_cannot_be_audited_is_said_in_a_line(
     assert audit(made, "--as-of", "7") == 2
     assert caplog.records[-1].getMessage() == "--as-of: there is no release 7: found 1"
     shutil.copytree(made.home, tmp_path / "home")
-    own = read_settings({"LEDGER_HOME": str(tmp_path / "home"), **HOME})
+    own = read_settings({"LEDGER_HOME": str(tmp_path / "home"), **cases.SETTINGS})
     write_empty(own, tables.ACCOUNT_BALANCES, "gold", lake.version(own, tables.SILVER_TRANSACTIONS) + 1)
     assert audit(own) == 1
     assert caplog.records[-1].getMessage().startswith("gold stopped halfway: gold.account_balances follows version ")
-    write_empty(own, tables.TRANSACTIONS_LATE, "silver", 5)
+    write_empty(own, tables.TRANSACTIONS_LATE, "silver", cases.BATCHES + 2)
     assert audit(own) == 1
-    assert caplog.records[-1].getMessage().startswith("silver stopped halfway: silver.transactions_late has batches after 4")
+    assert caplog.records[-1].getMessage().startswith("silver stopped halfway: silver.transactions_late has batches after 6")
     shutil.rmtree(tables.DEBIT_SHARE.path(own))
     assert audit(own) == 1
     assert caplog.records[-1].getMessage().startswith("found no gold.debit_share in ")
@@ -193,7 +186,7 @@ def test_whatever_judged_a_row_last_counts(spark: SparkSession, older: Lake, tmp
     backfill.run(spark, own.settings, order, "backfill")
     assert audit(own.settings) == 0
     follow(spark, own.settings, "third")
-    own.take(spark, range(4, 6), random.Random(4))
+    own.take(spark, range(6, 8), random.Random(4))
     gold.run(spark, own.settings, "more")
     wrong = own.breaking("transactions", "type_known")
     own.drive(spark, "type_known", "again", own.correct(wrong[1::2], type="Credit"))

@@ -1,28 +1,18 @@
 """Somebody adds a gold table: one file, its suite and its audit query, and nothing else in the checkout."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from spark_jobs.runtime.settings import ROOT
+from tests.support.added import copy_checkout, play
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]  # two processes that run the whole pipeline
 
+MODULE = "tests.spark.gold.added.run"
 NEW, FILES = "gold.operation_totals", Path(__file__).parent / "added"
 TWIN = f"{NEW}_twin"
 GEOMETRY = "day_of, days=0, adds=ADD_TOTALS"
-
-
-def copy_checkout(folder: Path) -> Path:
-    """A copy of this checkout."""
-    checkout = folder / "checkout"
-    for name in ("spark_jobs", "expectations", "include", "tests"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (checkout / ".jars").symlink_to(ROOT / ".jars")
-    return checkout
 
 
 def add(checkout: Path, name: str, geometry: str = GEOMETRY) -> None:
@@ -39,21 +29,15 @@ def add(checkout: Path, name: str, geometry: str = GEOMETRY) -> None:
     )
 
 
-def play(checkout: Path, part: str) -> subprocess.CompletedProcess[str]:
-    """Some commands of the pipeline, by the code of that checkout."""
-    words = [sys.executable, "-m", "tests.spark.gold.added.run", str(checkout / "home"), part]
-    return subprocess.run(words, cwd=checkout, capture_output=True, text=True, check=False)
-
-
 def test_a_new_table_is_one_file_and_the_audit_finds_a_wrong_one_out(tmp_path: Path) -> None:
     """The table goes through a late row, a backfill, gates, releases, audits and explain. Its twin forgets the rest of a late row's day."""
     checkout = copy_checkout(tmp_path)
     add(checkout, NEW)
-    done = play(checkout, "the table")
+    done = play(checkout, MODULE, "the table")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{NEW}: " in done.stdout
     add(checkout, TWIN, "day_of, hours=0")
-    found = play(checkout, "its broken twin")
+    found = play(checkout, MODULE, "its broken twin")
     assert found.returncode == 4, found.stdout + found.stderr
     assert f"found rows that are not what bronze says in {TWIN} (2), expected none" in found.stderr
 
@@ -62,7 +46,7 @@ def test_a_new_table_in_sql_is_one_file(tmp_path: Path) -> None:
     """No suite and no audit query: it goes through a late row, a backfill, gates, releases, audits and explain all the same."""
     checkout = copy_checkout(tmp_path)
     shutil.copy(FILES / "operation_totals.sql", checkout / "spark_jobs/gold/tables")
-    done = play(checkout, "the table")
+    done = play(checkout, MODULE, "the table")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{NEW}: " in done.stdout
     assert "  sums: equal, the rows make " in done.stdout

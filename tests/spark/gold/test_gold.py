@@ -14,7 +14,7 @@ from spark_jobs.gold.tables.account_balances import account_balances
 from spark_jobs.gold.tables.customer_activity import customer_activity
 from spark_jobs.gold.tables.daily_totals import daily_totals
 from spark_jobs.gold.tables.enriched_transactions import enrich, mask_name
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import few_rows, sinks, sources, tables
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import read_settings
 from tests.support.frames import assert_same, frame, values
@@ -181,7 +181,7 @@ def test_sums_folded_step_by_step_are_those_of_all_rows_and_no_step_counts_twice
         for first, upto in ((0, 4), (4, 8), (4, 8)):  # the second step twice
             part = rows.where(F.col("_offset").between(first, upto - 1))
             if in_memory:
-                sinks.merge_few(sums_of(table, part), settings, table, Txn("test", upto), matched=adds)
+                few_rows.merge(sums_of(table, part).toArrow(), settings, table, Txn("test", upto), matched=adds)
             else:
                 sinks.merge_rows(sums_of(table, part), settings, table, Txn("test", upto), on=table.keys, matched=adds)
         assert_same(sources.read_table(spark, settings, table), sums_of(table, rows))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.gold import job
 from spark_jobs.gold.changes import Change, hold_changes, present_rows
@@ -204,7 +204,7 @@ def test_near_a_change_are_whole_days_and_hours_around_its_rows(spark: SparkSess
     rows = frame(spark, "event_at timestamp, event_on date, until timestamp", [(text, text[:10], f"{THIRD} 09:00") for text in moments])
     change = Change(rows, rows, is_in_place=False, hours=(24 * (date(2013, 1, 2) - date(1970, 1, 1)).days + 9,))
 
-    def found(where: Column) -> list[str]:
+    def found(where: str) -> list[str]:
         return [row[0] for row in rows.where(where).select(F.date_format("event_at", "d HH:mm")).collect()]
 
     assert found(change.near("event_at", 1)) == ["2 08:00", "2 10:59"]

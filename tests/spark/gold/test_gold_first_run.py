@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.gold import job
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, killed_at, of_customers, silver_rows
+from tests.support import kill_points
 from tests.support.gold_model import Row, model
 from tests.support.lake import assert_equal, gold_of
 
@@ -51,7 +52,7 @@ def die_in_first_run(
             job.follow_dimension(spark, settings, dimension, table)
     for dies_after in deaths:
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", killed_at(f"after {dies_after.name}"))
+            kill_points.reach(patch, killed_at(f"after {dies_after.name}"))
             with pytest.raises(LedgerError, match="killed"):
                 job.follow_transactions(spark, settings)
         assert_right(settings, silver, (accounts, customers), ORDER[: ORDER.index(dies_after) + 1])

@@ -20,7 +20,7 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support import aging
+from tests.support import aging, kill_points
 from tests.support.frames import at, frame
 from tests.support.gold_model import Row, model
 from tests.support.lake import assert_equal, gold_of
@@ -151,7 +151,7 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
     silver.change(chance.randrange(1, 15), on=("_topic", "_partition", "_offset"))
     silver.append(chance.randrange(1, 40))
     with monkeypatch.context() as patch:
-        patch.setattr(sinks, "kill_point", killed_at(f"{chance.choice(('before', 'after'))} {chance.choice(tables.GOLD).name}"))
+        kill_points.reach(patch, killed_at(f"{chance.choice(('before', 'after'))} {chance.choice(tables.GOLD).name}"))
         with pytest.raises(LedgerError, match="killed"):
             job.run(spark, settings, "run-2")
     silver.append(chance.randrange(1, 40))

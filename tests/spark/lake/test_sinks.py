@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.lake import side_by_side, sinks, sources
+from spark_jobs.lake import few_rows, side_by_side, sinks, sources
 from spark_jobs.lake.tables import Table, ensure_tables
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import is_upkeep, rows_written
@@ -63,7 +63,7 @@ def test_an_empty_append_moves_the_table_on_and_applications_do_not_hinder_each_
 def test_a_merge_counts_once_and_only_in_its_columns(spark: SparkSession, home: Settings, in_memory: bool) -> None:
     def merge(rows: list[tuple[str | None, int, str | None]], upto: int) -> None:
         if in_memory:
-            sinks.merge_few(frame(spark, SUMS.ddl, rows), home, SUMS, Txn("job", upto), matched=ADD)
+            few_rows.merge(frame(spark, SUMS.ddl, rows).toArrow(), home, SUMS, Txn("job", upto), matched=ADD)
         else:
             sinks.merge_rows(frame(spark, SUMS.ddl, rows), home, SUMS, Txn("job", upto), on=SUMS.keys, matched=ADD)
 
@@ -88,7 +88,7 @@ def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession
     rows = frame(spark, SUMS.ddl, before)
     sinks.merge_rows(rows, home, SUMS, Txn("job", 1), on=SUMS.keys)
     if in_memory:
-        sinks.merge_few(changes, home, SUMS, Txn("job", 2), deletes_where="s._is_gone")
+        few_rows.merge(changes.toArrow(), home, SUMS, Txn("job", 2), deletes_where="s._is_gone")
     else:
         sinks.merge_rows(changes, home, SUMS, Txn("job", 2), on=SUMS.keys, deletes_where="s._is_gone")
     assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, after))
@@ -114,7 +114,7 @@ def test_a_table_that_does_not_change_notes_how_far_it_has_come(spark: SparkSess
 def test_changes_that_meet_in_a_key_are_refused_in_memory(spark: SparkSession, home: Settings) -> None:
     twice = frame(spark, SUMS.ddl, [("x", 1, "a"), ("x", 2, "b")])
     with pytest.raises(LedgerError, match=r"gold\.sums: found 2 changes of 1 rows"):
-        sinks.merge_few(twice, home, SUMS, Txn("job", 1))
+        few_rows.merge(twice.toArrow(), home, SUMS, Txn("job", 1))
     assert version(home, SUMS) == 0
 
 
@@ -122,7 +122,7 @@ def test_files_written_in_memory_have_no_statistics_of_decimals(spark: SparkSess
     """delta-rs has floats for them: a sum of 19 digits would lie outside of its own file's bounds, and be missed."""
     exact = Table("gold.exact", "id string, amount decimal(38,2)", keys=("id",))
     ensure_tables(home, [exact])
-    sinks.merge_few(frame(spark, exact.ddl, [("x", "99999999999999999.99")]), home, exact, Txn("job", 1))
+    few_rows.merge(frame(spark, exact.ddl, [("x", "99999999999999999.99")]).toArrow(), home, exact, Txn("job", 1))
     (file,) = pa.table(DeltaTable(str(exact.path(home))).get_add_actions(flatten=True)).to_pylist()
     assert (file["max.id"], file["max.amount"], file["min.amount"]) == ("x", None, None)
     assert sources.read_table(spark, home, exact).where("amount >= 99999999999999999.99").count() == 1

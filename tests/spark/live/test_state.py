@@ -233,7 +233,7 @@ def test_a_query_that_never_ran_is_told_without_a_session(
 
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
     state_job.list_all(settings, session)
-    assert capsys.readouterr().out.splitlines() == [f"{name}: no batch has ended yet, so there is no state" for name in BY_NAME]
+    assert capsys.readouterr().out.splitlines() == [f"{name}: no batch has ended yet: there is no state" for name in BY_NAME]
     with caplog.at_level(logging.INFO):
         state_job.show(settings, session, "daily_totals", "true")
         state_job.export(settings, session, "daily_totals", tmp_path / "out")

@@ -7,7 +7,6 @@ the point that the test names, where it waits for a lease, and when it is done. 
 import fcntl
 import importlib
 import pkgutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +25,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import spark_jobs
 from spark_jobs.lake import leases
 from spark_jobs.reprocessing import backfill
-from spark_jobs.runtime import kill_points
 from spark_jobs.upkeep import maintenance
+from tests.support import kill_points
 
 _LONGEST_TURN = 600
 _MOST_FAILURES = 3  # one job fails, the other one fails, and the first one once more: neither can go on
@@ -176,9 +175,7 @@ def set_up() -> Iterator[Stage]:
         stage.reach("a pause")
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
-            if getattr(module, "kill_point", None) is kill_points.kill_point and module is not kill_points:
-                patch.setattr(module, "kill_point", stage.reach)
+        kill_points.reach(patch, stage.reach)
         clock = {"monotonic": time.monotonic}
         patch.setattr(leases, "fcntl", SimpleNamespace(**{**vars(fcntl), "flock": stage.flock}))
         patch.setattr(leases, "time", SimpleNamespace(sleep=lambda _: None, **clock))

@@ -1,9 +1,7 @@
 """Backfills: tables are afterwards what plain Python makes of bronze, with the range judged by today's rules and the rest by theirs."""
 
-import copy
 import json
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,16 +19,16 @@ from expectations.row_rules import read_rules
 from spark_jobs.control import backfills, rule_sets
 from spark_jobs.control.unfinished import Finisher
 from spark_jobs.gold import job as gold
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing import backfill, dry_run
 from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from spark_jobs.runtime.errors import LedgerError
-from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support import lake, oracle, redrive_cases as cases
+from spark_jobs.runtime.settings import Settings
+from tests.support import kill_points, lake, oracle, redrive_cases as cases
 from tests.support.gold_model import model
-from tests.support.redrive_cases import MINUTE, START, Log
+from tests.support.redrive_cases import MINUTE, START, Judged, Log
 
 pytestmark = pytest.mark.spark
 
@@ -116,25 +114,12 @@ def changed(value: Any) -> Any:
     return value + 7 if isinstance(value, int | Decimal) else value
 
 
-@pytest.fixture(scope="module")
-def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Five batches, taken into silver by the older rules; the newer ones are in force by now."""
-    folder = tmp_path_factory.mktemp("backfill")
-    with cases.older_rules(folder / "rules") as put_newer_in_force, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backfill, "_PAUSE_SECONDS", 0)
-        made = Lake(read_settings({"LEDGER_HOME": str(folder / "home"), "LEDGER_LARGE_CREDIT": "1"}), Log())
-        chance = random.Random(3)
-        made.take(spark, range(1, 6), chance)
-        put_newer_in_force()
-        yield made
-
-
 @pytest.fixture
-def own(judged: Lake, tmp_path: Path) -> Lake:
-    """A copy for one test."""
-    shutil.copytree(judged.settings.home, tmp_path / "home")
-    settings = read_settings({"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_LARGE_CREDIT": "1"})
-    return Lake(settings, copy.deepcopy(judged.log))
+def own(judged_by_older: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    """Five batches, taken into silver by the older rules; the newer ones are in force by now."""
+    monkeypatch.setattr(backfill, "_PAUSE_SECONDS", 0)
+    with cases.newer_rules(tmp_path / "rules"):
+        yield Lake(*judged_by_older.copy(tmp_path / "home"))
 
 
 class Killed(Exception):
@@ -174,7 +159,7 @@ def test_a_backfill_that_dies_beside_the_live_flow(spark: SparkSession, followed
     before = oracle.Transactions(followed.log.judged("transactions"))
     followed.damage(2, 150, random.Random(5))
     with monkeypatch.context() as patch:
-        patch.setattr(sinks, "kill_point", killed_at("after silver.transactions"))
+        kill_points.reach(patch, killed_at("after silver.transactions"))
         with pytest.raises(Killed):
             followed.backfill(spark, 2, 150.5)
     with pytest.raises(LedgerError, match="stopped halfway"):
@@ -182,7 +167,7 @@ def test_a_backfill_that_dies_beside_the_live_flow(spark: SparkSession, followed
 
     backfill.finish_halfway(followed.settings, Finisher("live", lambda: spark))
     with monkeypatch.context() as patch:
-        patch.setattr(sinks, "kill_point", killed_at("after silver.transactions"))
+        kill_points.reach(patch, killed_at("after silver.transactions"))
         with pytest.raises(LedgerError, match=r"silver\.transactions stopped"):
             followed.take(spark, range(6, 7), random.Random(4), judged_newer=True)
     followed.backfill(spark, 2, 150.5)
@@ -222,7 +207,7 @@ def test_silver_of_a_range_is_judged_by_the_rules_of_today(spark: SparkSession, 
     others = (tables.TRANSACTIONS_DUPLICATES, tables.TRANSACTIONS_QUARANTINE, tables.TRANSACTIONS_LATE)
     assert set(told[1:]) >= {
         f"  bronze.transactions: {sum(2 * MINUTE <= time < 150.5 * MINUTE for time in times)} rows to judge, on 2 days",
-        f"  silver.transactions: {here} rows in 1 of 1 files, {len(differing)} rows would change",
+        f"  silver.transactions: {here} rows in 2 of 2 files, {len(differing)} rows would change",
         "  gold.daily_totals: 0 windows in 0 of 0 files",
     }
     assert all(
@@ -243,13 +228,13 @@ def test_random_ranges_deaths_and_live_runs(spark: SparkSession, followed: Lake,
             followed.damage(0, 200, chance)
             first, last = -5, 205
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", killed_at(chance.choice(points)))
+            kill_points.reach(patch, killed_at(chance.choice(points)))
             with suppress(Killed):
                 followed.backfill(spark, first, last)
         if chance.random() < 0.5:
             backfill.finish_halfway(followed.settings, Finisher("live", lambda: spark))
             with monkeypatch.context() as patch, suppress(LedgerError):
-                patch.setattr(sinks, "kill_point", killed_at(chance.choice([*points, "nowhere"])))
+                kill_points.reach(patch, killed_at(chance.choice([*points, "nowhere"])))
                 followed.take(spark, range(6 + number, 7 + number), chance, judged_newer=True)
         followed.backfill(spark, first, last)
         followed.check()

@@ -1,9 +1,7 @@
 """A step of a backfill that died, and is ended by the next process: it is recorded with all that it changed, and by its own rules."""
 
-import copy
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,10 +22,8 @@ from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing import backfill, outcomes
 from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
-from spark_jobs.runtime.settings import read_settings
 from tests.spark.reprocessing.test_backfill import Killed, Lake, at, killed_at
 from tests.support import lake, oracle, redrive_cases as cases
-from tests.support.redrive_cases import Log
 
 pytestmark = pytest.mark.spark
 
@@ -59,24 +55,20 @@ class Judged(Lake):
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    """Three batches in silver and gold."""
-    folder = tmp_path_factory.mktemp("ended")
-    with cases.older_rules(folder / "rules") as put_newer_in_force, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backfill, "_PAUSE_SECONDS", 0)
-        made = Judged(read_settings({"LEDGER_HOME": str(folder / "home")}), Log(), folder / "rules")
-        made.take(spark, range(1, 4), random.Random(3))
-        tables.ensure_tables(made.settings, tables.GOLD)
-        gold.run(spark, made.settings, "gold")
-        put_newer_in_force()
-        yield made
+def followed(spark: SparkSession, judged_by_older: cases.Judged, tmp_path_factory: pytest.TempPathFactory) -> cases.Judged:
+    """Five batches in silver and gold; not to be written to."""
+    settings, log = judged_by_older.copy(tmp_path_factory.mktemp("ended") / "home")
+    tables.ensure_tables(settings, tables.GOLD)
+    gold.run(spark, settings, "gold")
+    return cases.Judged(settings, log)
 
 
 @pytest.fixture
-def own(judged: Judged, tmp_path: Path) -> Judged:
+def own(followed: cases.Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judged]:
     """A copy for one test."""
-    shutil.copytree(judged.settings.home, tmp_path / "home")
-    return Judged(read_settings({"LEDGER_HOME": str(tmp_path / "home")}), copy.deepcopy(judged.log), judged.rules)
+    monkeypatch.setattr(backfill, "_PAUSE_SECONDS", 0)
+    with cases.newer_rules(tmp_path / "rules"):
+        yield Judged(*followed.copy(tmp_path / "home"), tmp_path / "rules")
 
 
 def correct_one(own: Judged) -> cases.Place:
@@ -120,7 +112,7 @@ def test_a_step_that_died_after_its_last_write_of_silver_is_recorded_with_what_i
     assert done["_newest_event_at"] == max(row["event_at"] for row in split.first.values())
     assert not backfills.is_of_release(done, released)
     assert place in corrections.in_effect(settings, tables.SILVER_TRANSACTIONS)
-    own.take(spark, range(4, 5), random.Random(4), judged_newer=True)
+    own.take(spark, range(6, 7), random.Random(4), judged_newer=True)
     cases.assert_silver(settings, own.log)
     first = {each.table.name: each.first_batch for each in scope.find_written(settings, "silver")[0]}
     assert {first[table.name] for table in (TOPICS[0].silver, TOPICS[0].quarantine)} == {1}

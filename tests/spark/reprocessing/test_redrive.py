@@ -1,9 +1,7 @@
 """Re-drives: silver is afterwards what plain Python makes of bronze, the corrections and the newer rules, in order of arrival."""
 
-import copy
 import json
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.control import corrections
-from spark_jobs.lake import sinks, tables
-from spark_jobs.reprocessing import outcomes, redrive, redrive_plan
+from spark_jobs.lake import tables
+from spark_jobs.reprocessing import redrive, redrive_plan
 from spark_jobs.runtime.errors import LedgerError
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import job
-from tests.support import lake, oracle, redrive_cases as cases
-from tests.support.redrive_cases import MINUTE, START, Log, Row
+from tests.support import kill_points, lake, oracle, redrive_cases as cases
+from tests.support.redrive_cases import MINUTE, START, Judged, Log, Row
 
 pytestmark = pytest.mark.spark
 
@@ -74,25 +72,11 @@ class Lake:
         return lines
 
 
-@pytest.fixture(scope="module")
-def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Five batches, judged in two runs by the older rules; the newer ones are in force by now."""
-    folder = tmp_path_factory.mktemp("redrive")
-    with cases.older_rules(folder / "rules") as put_newer_in_force:
-        made = Lake(read_settings({"LEDGER_HOME": str(folder / "home")}), Log())
-        chance = random.Random(3)
-        made.take(spark, range(1, 3), chance)
-        made.take(spark, range(3, 6), chance)
-        cases.assert_silver(made.settings, made.log)
-        put_newer_in_force()
-        yield made
-
-
 @pytest.fixture
-def own(judged: Lake, tmp_path: Path) -> Lake:
-    """A copy for one test."""
-    shutil.copytree(judged.settings.home, tmp_path / "home")
-    return Lake(read_settings({"LEDGER_HOME": str(tmp_path / "home")}), copy.deepcopy(judged.log))
+def own(judged_by_older: Judged, tmp_path: Path) -> Iterator[Lake]:
+    """Five batches, judged by the older rules; the newer ones are in force by now."""
+    with cases.newer_rules(tmp_path / "rules"):
+        yield Lake(*judged_by_older.copy(tmp_path / "home"))
 
 
 def test_silver_after_re_drives_is_a_computation_from_bronze_and_corrections(spark: SparkSession, own: Lake) -> None:
@@ -151,8 +135,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             if name == point:
                 raise Killed(name)
 
-        for module in (sinks, outcomes):
-            monkeypatch.setattr(module, "kill_point", stop)
+        kill_points.reach(monkeypatch, stop)
 
     return at
 

@@ -8,11 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import read_settings
-from spark_jobs.silver import job
-from tests.support import lake, oracle, redrive_cases as cases
+from tests.support import kill_points, lake, oracle, redrive_cases as cases
 from tests.support.redrive_cases import Log
 
 pytestmark = pytest.mark.spark
@@ -60,8 +59,7 @@ def test_an_unfinished_batch_is_repeated_by_the_rules_that_it_was_begun_with(
 
         arrive(2 * number + 1, newer=newer)
         with monkeypatch.context() as patch:
-            for module in (sinks, job):
-                patch.setattr(module, "kill_point", die)
+            kill_points.reach(patch, die)
             with pytest.raises(LedgerError, match=r"killed .*killed"):
                 lake.run_silver(spark, settings)
         arrive(2 * number + 2, newer=not newer)

@@ -1,9 +1,7 @@
 """The silver job whole: killed at every point, with a history behind it, without its index, after a roll-back."""
 
 import shutil
-import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,107 +16,14 @@ from expectations.row_rules import Rule, read_rules
 from spark_jobs import control, run
 from spark_jobs.control import scope
 from spark_jobs.lake import sinks, tables
-from spark_jobs.runtime import kill_points
-from spark_jobs.runtime.errors import LedgerError
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index, job
 from spark_jobs.upkeep import maintenance
 from tests.support.lake import LOADED_AT, arrive, rows_of, run_silver, silver_of
-from tests.support.three_batches import BAD, FIRST, SECOND, THIRD, Batches, customer, transaction
+from tests.support.silver_runs import WRITES, Die, copied, fill, places, settings_of
+from tests.support.three_batches import BAD, SECOND, THIRD, Batches, customer, transaction
 
 pytestmark = pytest.mark.spark
-
-
-def settings_of(home: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(home)})
-
-
-def fill(settings: Settings, *batches: tuple[int, Batches]) -> None:
-    for batch, records in batches:
-        for topic, rows in records.items():
-            arrive(settings, topic, batch, rows)
-
-
-@pytest.fixture(scope="module")
-def first_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The first batch was processed, the two others are in bronze."""
-    settings = settings_of(tmp_path_factory.mktemp("first"))
-    fill(settings, (1, FIRST))
-    assert run_silver(spark, settings) == ["bronze.transactions", "bronze.customers"]
-    fill(settings, (2, SECOND), (3, THIRD))
-    return settings
-
-
-@pytest.fixture(scope="module")
-def all_done(spark: SparkSession, first_done: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """All batches were processed, by two runs that nothing disturbed."""
-    settings = copied(first_done, tmp_path_factory.mktemp("all") / "home")
-    run_silver(spark, settings)
-    assert run_silver(spark, settings) == []
-    assert {name: len(rows) for name, rows in silver_of(settings).items() if rows} == {
-        "silver.transactions": 9,
-        "silver.transaction_ids": 9,
-        "silver.transactions_duplicates": 5,
-        "silver.transactions_quarantine": 2,
-        "silver.transactions_late": 2,
-        "silver.customers": 5,
-        "silver.customers_quarantine": 2,
-        "control.batches": 4,
-    }
-    return settings
-
-
-def copied(settings: Settings, home: Path) -> Settings:
-    shutil.copytree(settings.home, home)
-    return settings_of(home)
-
-
-class KilledError(Exception):
-    """In place of the end of the process."""
-
-
-Die = Callable[[Callable[[str], bool]], list[str]]
-
-
-@pytest.fixture
-def die(spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch) -> Die:
-    """A function that runs silver until nothing is unread; each run dies at the first chosen point at which none died before."""
-
-    def until_done(is_chosen: Callable[[str], bool]) -> list[str]:
-        killed: list[str] = []
-
-        def kill_point(name: str) -> None:
-            if is_chosen(name) and name not in killed:
-                killed.append(name)
-                raise KilledError(name)
-
-        original = kill_points.kill_point
-        for module in [module for name, module in sys.modules.items() if name.startswith("spark_jobs.")]:
-            if getattr(module, "kill_point", None) is original:
-                monkeypatch.setattr(module, "kill_point", kill_point)
-        while scope.unread_bronze(home):
-            before = len(killed)
-            try:
-                run_silver(spark, home)
-            except LedgerError as error:
-                if "KilledError" not in str(error):
-                    raise
-            assert len(killed) > before or not scope.unread_bronze(home)
-        return sorted(killed)
-
-    return until_done
-
-
-@pytest.fixture
-def home(first_done: Settings, tmp_path: Path) -> Settings:
-    """A copy of the first batch's tables."""
-    return copied(first_done, tmp_path / "home")
-
-
-WRITES = [
-    *(table.name for table in (*tables.SILVER, *tables.SILVER_INDEXES) if "accounts" not in table.name),
-    *(f"batches of silver.{topic}" for topic in ("transactions", "customers")),
-]
 
 
 def test_killed_between_every_two_writes(die: Die, home: Settings, all_done: Settings) -> None:
@@ -206,10 +111,6 @@ def put(settings: Settings, table: tables.Table, row: dict[str, Any]) -> None:
     write_deltalake(str(table.path(settings)), pa.Table.from_pylist([row], pa.schema(table.delta_schema().to_arrow())), mode="append")
 
 
-def places(settings: Settings, table: tables.Table) -> set[tuple[Any, ...]]:
-    return {(row["_partition"], row["_offset"]) for row in rows_of(settings, table)}
-
-
 def assert_fourth_is_in(settings: Settings, late: set[str]) -> None:
     duplicates = [row for row in rows_of(settings, tables.TRANSACTIONS_DUPLICATES) if row["_batch"] == 4]
     names = ("transaction_id", "is_conflicting", "first_partition", "first_offset")
@@ -245,8 +146,6 @@ def test_an_index_that_is_gone_is_made_anew_and_a_new_generation_starts_where_si
         4,
         4,
     ]
-    begun = (home.checkpoints / "silver" / "bronze.transactions" / "offsets" / "0").read_text()
-    assert '"isStartingVersion":false' in begun
 
 
 def test_earlier_messages_are_not_judged_again(

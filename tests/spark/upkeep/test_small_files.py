@@ -78,7 +78,7 @@ class Follower:
 
         stream = sources.stream_table(self.spark, self.settings, BRONZE_TRANSACTIONS).writeStream.foreachBatch(take)
         place = self.settings.checkpoints / "follower"
-        sources.wait_for([stream.option("checkpointLocation", str(place)).trigger(availableNow=True).start()])
+        stream.option("checkpointLocation", str(place)).trigger(availableNow=True).start().awaitTermination()
 
 
 def opened(spark: SparkSession, settings: Settings, batch: int) -> int:

@@ -99,7 +99,7 @@ def test_the_first_problems_are_listed_and_the_others_counted(settings: Settings
         planned(settings, *[GOOD | {"who": ""}] * 7)
     with pytest.raises(SettingsError, match=r"is not in bronze[^;]*; and 1 more; nothing was written$"):
         planned(settings, *(GOOD | {"offset": 10 + number} for number in range(6)))
-    with pytest.raises(SettingsError, match=r"line 2: found transactions/0/1 once more"):
+    with pytest.raises(SettingsError, match=r"line 2: found transactions/0/1 twice"):
         planned(settings, GOOD, GOOD | {"value": "[]"})
     with pytest.raises(SettingsError, match="found no line"):
         planned(settings, "", " ")

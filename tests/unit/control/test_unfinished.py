@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from spark_jobs.control.unfinished import Finisher, Unfinished, finish_held, hold_finished
+from spark_jobs.control.unfinished import Finisher, Unfinished, finish_under_lease, lock_when_finished
 from spark_jobs.runtime.settings import Settings
 from tests.support.warehouse import settings_of
 
@@ -43,8 +43,8 @@ class Story:
 def test_it_is_finished_before_the_lock_is_taken_and_what_needs_the_lock_after(tmp_path: Path) -> None:
     story, by = Story(tmp_path, "a", "b", "c"), Finisher("r", no_session)
     kinds = [story.kind("a"), story.kind("b", is_under_lease=True), story.kind("other")]
-    with hold_finished(story.settings, story.lock, kinds, by) as held:
-        finish_held(story.settings, kinds, by)
+    with lock_when_finished(story.settings, story.lock, kinds, by) as held:
+        finish_under_lease(story.settings, kinds, by)
         assert held == "the lock"
         story.told.append("job")
     assert story.told == ["r finishes a", "locked", "r finishes b", "job", "free"]
@@ -54,6 +54,6 @@ def test_it_is_finished_before_the_lock_is_taken_and_what_needs_the_lock_after(t
 def test_what_comes_while_the_lock_is_waited_for_is_finished_without_the_lock(tmp_path: Path) -> None:
     story, by = Story(tmp_path), Finisher("r", no_session)
     story.comes_meanwhile = "a"
-    with hold_finished(story.settings, story.lock, [story.kind("a")], by):
+    with lock_when_finished(story.settings, story.lock, [story.kind("a")], by):
         story.told.append("job")
     assert story.told == ["locked", "free", "r finishes a", "locked", "job", "free"]

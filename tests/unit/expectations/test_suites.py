@@ -21,8 +21,6 @@ from tests.support.suite_cases import CASES
 from tests.support.warehouse import LOADED, at, bronze, good_rows, settings_of, table_named, write
 from tests.support.warning_cases import many_conflicting
 
-pytestmark = pytest.mark.xdist_group("expectations")
-
 JUDGED = [table for layer in LAYERS.values() for table in layer]
 NAMES = [table.name for table in JUDGED]
 

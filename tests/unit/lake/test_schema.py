@@ -15,8 +15,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from include.quality_page import verdicts as page
+from include.quality_page.cards import all_cards
 from include.quality_page.measures import measure
 from include.quality_page.reading import Warehouse
+from include.quality_page.status import read_status
 from include.reader.__main__ import main as sql
 from spark_jobs import control
 from spark_jobs.lake import leases, schema, tables
@@ -100,7 +102,7 @@ def test_columns_are_added_under_the_tables_lease(settings: Settings, monkeypatc
         with pytest.raises(LeaseHeld, match=r"control\.batches is being written by another"):
             ensure_tables(settings, [BATCHES])
         assert "_read_versions" not in columns(settings, BATCHES)
-        ensure_tables(settings, [BATCHES], is_held=True)
+        ensure_tables(settings, [BATCHES], has_lease=True)
     assert "_read_versions" in columns(settings, BATCHES)
 
 
@@ -125,7 +127,8 @@ def test_readers_take_an_older_warehouse_as_it_is(settings: Settings, caplog: py
     warehouse = Warehouse(settings)
     measure(warehouse)
     page.newest(warehouse)
-    page.newest_release(warehouse)
+    read_status(warehouse)
+    all_cards(warehouse, {})
     assert not warehouse.problems
     for words in (["explain", "--table", "gold.daily_totals", "--where", "true"], ["export", "--table", "x", "--to", "y"]):
         assert main(words) in (1, 2)

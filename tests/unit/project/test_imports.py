@@ -28,8 +28,15 @@ ROOMS = [
     Room("include", ("dags", "tests", "pyspark")),
     Room("include.orchestration", ("expectations", "include"), but=("include.orchestration",)),
     Room("include.setup", ("airflow", "expectations", "include"), but=("include.setup", "include.producer")),
-    Room("include.demo", ("airflow", "expectations", "include"), but=("include.demo", "include.stack")),
-    Room("include.quality_page", ("include", "expectations"), but=("include.quality_page", "include.orchestration.defaults")),
+    Room("include.demo", ("airflow", "expectations", "include"), but=("include.demo", "include.producer", "include.stack")),
+    Room(
+        "include.quality_page",
+        ("include", "expectations"),
+        but=(
+            *("include.quality_page", "include.orchestration.defaults", "include.orchestration.assets", "include.orchestration.decisions"),
+            "expectations.row_rules",  # what a rule asks for, in words
+        ),
+    ),
     Room("include.producer", ("airflow", "expectations", "include"), but=("include.producer",)),
     Room("include.reader", ("airflow", "expectations", "include"), but=("include.reader",)),
     Room("include.stack", ("airflow", "expectations", "include.orchestration")),

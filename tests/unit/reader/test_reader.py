@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 
 from include.reader import QueryError, ReleaseReader, open_release
 from spark_jobs import control
-from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, DAILY_TOTALS, RELEASES, SILVER_TRANSACTIONS
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, CORRECTIONS, DAILY_TOTALS, DECISIONS, RELEASES, SILVER_TRANSACTIONS
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from tests.support.publishing import EVERY_TABLE, gold_follows, one_more, publish
@@ -82,7 +83,7 @@ def test_of_bronze_only_batches_of_the_release_are_seen(copy_home: Copy) -> None
     ("query", "message"),
     [
         ("select * from gold_daily_totals", "table 'gold_daily_totals' not found: tables are named as gold.daily_totals"),
-        ("select * from control.releases", "table 'control.releases' not found: tables are named"),
+        ("select * from control.corrections", "table 'control.corrections' not found: tables are named"),
         ("select * from whole", "table 'whole' not found"),
         ("select * from '/etc/passwd'", "table '/etc/passwd' not found"),
         ("select colour from gold.daily_totals", "No field named colour. Valid fields are gold.daily_totals.window_start"),
@@ -185,3 +186,16 @@ def test_types_of_every_table_are_those_of_the_tables(good_release: Settings) ->
     for table in EVERY_TABLE:
         expected: Any = pa.schema(table.delta_schema().to_arrow())
         assert reader.sql(f"select * from {table.name} limit 1").schema.equals(expected), table.name
+
+
+def test_what_people_decided_can_be_asked_for_and_what_holds_values_of_persons_cannot(copy_home: Copy) -> None:
+    settings = copy_home()
+    publish(settings)
+    decided = {"decided_at": datetime(2026, 3, 1, tzinfo=UTC), "choice": "wait", "who": "Ada", "why": "to see"}
+    control.append(settings, DECISIONS, [decided])
+    control.append(settings, CORRECTIONS, [{"_topic": "customers", "value": b"Jan Novak"}])
+    reader = open_release(settings)
+    assert reader.sql("select choice, who, why from control.decisions").to_pylist() == [{"choice": "wait", "who": "Ada", "why": "to see"}]
+    assert reader.sql("select count(*) as n from control.releases").to_pylist() == [{"n": len(EVERY_TABLE)}]
+    with pytest.raises(QueryError, match="corrections' not found"):
+        reader.sql("select * from control.corrections")

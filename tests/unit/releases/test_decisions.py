@@ -1,10 +1,12 @@
 """A person's decision about a closed gate: release anyway, roll back, wait. On Delta tables, without Spark."""
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -45,14 +47,33 @@ def bad_batch(settings: Settings) -> None:
     )
 
 
-def closed_home(copy_home: Copy) -> Settings:
-    """Release 1, and after it a batch at which silver's gate closed."""
-    settings = copy_home()
+@pytest.fixture(scope="module")
+def released(good_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Release 1, which every gate has passed; not to be written to."""
+    settings = copied(settings_of(good_home), tmp_path_factory.mktemp("released"))
     assert run_gates(settings, 1) == []
     assert releases.publish(settings) == 1
+    return settings
+
+
+@pytest.fixture(scope="module")
+def closed(released: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """After release 1 a batch at which silver's gate closed; not to be written to."""
+    settings = copied(released, tmp_path_factory.mktemp("closed"))
     bad_batch(settings)
     assert run_gates(settings, 2, "bronze", "silver") == ["silver"]
     return settings
+
+
+@pytest.fixture
+def closed_home(closed: Settings, tmp_path: Path) -> Settings:
+    """A copy of `closed`."""
+    return copied(closed, tmp_path)
+
+
+def copied(settings: Settings, folder: Path) -> Settings:
+    shutil.copytree(settings.home, folder / "home")
+    return settings_of(folder / "home")
 
 
 def versions(settings: Settings, *tables: Table) -> dict[str, int]:
@@ -63,8 +84,8 @@ def rows_of(settings: Settings, tables: tuple[Table, ...]) -> dict[str, list[str
     return {table.name: sorted(map(repr, control.read(settings, table).to_pylist())) for table in tables}
 
 
-def test_release_anyway_lets_exactly_the_judged_rows_pass(copy_home: Copy) -> None:
-    settings = closed_home(copy_home)
+def test_release_anyway_lets_exactly_the_judged_rows_pass(closed_home: Settings) -> None:
+    settings = closed_home
     decisions.decide(settings, "release anyway", "Ada", "known gap of the source", LOADED)
     told = control.read(settings, DECISIONS).to_pylist()
     assert [(row["choice"], row["layer"], row["who"], row["why"], row["run_id"], row["generation"]) for row in told] == [
@@ -83,8 +104,8 @@ def test_release_anyway_lets_exactly_the_judged_rows_pass(copy_home: Copy) -> No
     assert (newest.success, newest.first_batch, newest.decision) == (True, 4, None)
 
 
-def test_a_gate_that_closes_again_waits_for_a_new_decision(copy_home: Copy) -> None:
-    settings = closed_home(copy_home)
+def test_a_gate_that_closes_again_waits_for_a_new_decision(closed_home: Settings) -> None:
+    settings = closed_home
     decisions.decide(settings, "release anyway", "Ada", "why not", LOADED)
     rows = good_rows()["silver.transactions"]
     rows[0]["transaction_id"] = rows[1]["transaction_id"]
@@ -94,8 +115,8 @@ def test_a_gate_that_closes_again_waits_for_a_new_decision(copy_home: Copy) -> N
         gates.refuse_if_closed(settings, "silver")
 
 
-def test_wait_leaves_the_gate_closed_and_says_who_waits(copy_home: Copy) -> None:
-    settings = closed_home(copy_home)
+def test_wait_leaves_the_gate_closed_and_says_who_waits(closed_home: Settings) -> None:
+    settings = closed_home
     before = rows_of(settings, (*SILVER, *GOLD, BATCHES))
     decisions.decide(settings, "wait", "Ada", "asking the source", LOADED)
     with pytest.raises(GateClosed, match=r"Ada decided to wait at 2026-01-01T00:02Z \(asking the source\).*quality_decision"):
@@ -124,11 +145,9 @@ def check_rolled_back(settings: Settings, before: dict[str, list[str]]) -> None:
     assert releases.publish(settings) == 2
 
 
-def test_roll_back_returns_silver_and_gold_to_the_release(copy_home: Copy) -> None:
-    settings = copy_home()
+def test_roll_back_returns_silver_and_gold_to_the_release(released: Settings, tmp_path: Path) -> None:
+    settings = copied(released, tmp_path)
     before = rows_of(settings, (*SILVER, *GOLD))
-    assert run_gates(settings, 1) == []
-    releases.publish(settings)
     bad_batch(settings)
     write(settings, {"gold.debit_share": [good_rows()["gold.debit_share"][0] | {"debits": 99}]})
     bronze_versions = versions(settings, *BRONZE)
@@ -138,13 +157,10 @@ def test_roll_back_returns_silver_and_gold_to_the_release(copy_home: Copy) -> No
     check_rolled_back(settings, before)
 
 
-def test_a_roll_back_that_was_killed_is_finished_by_the_next_job(copy_home: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = copy_home()
-    before = rows_of(settings, (*SILVER, *GOLD))
-    run_gates(settings, 1)
-    releases.publish(settings)
-    bad_batch(settings)
-    run_gates(settings, 2, "bronze", "silver")
+def test_a_roll_back_that_was_killed_is_finished_by_the_next_job(
+    released: Settings, closed_home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, before = closed_home, rows_of(released, (*SILVER, *GOLD))
     killed: list[str] = []
 
     def die_once(point: str) -> None:
@@ -177,9 +193,9 @@ class Waits(logging.Handler):
             self.seen.set()
 
 
-def test_a_roll_back_waits_for_a_backfill_that_is_about_to_release(copy_home: Copy, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_roll_back_waits_for_a_backfill_that_is_about_to_release(closed_home: Settings, caplog: pytest.LogCaptureFixture) -> None:
     """Neither has what the other one needs: a step of `backfill --publish` has silver and gold, and then publishes."""
-    settings, waits = closed_home(copy_home), Waits()
+    settings, waits = closed_home, Waits()
     caplog.set_level(logging.INFO, leases.log.name)
 
     def step() -> None:
@@ -217,17 +233,16 @@ def test_before_the_first_release_a_roll_back_empties_silver_and_gold(copy_home:
     gates.refuse_if_closed(settings, "bronze", "silver", "gold")
 
 
-def test_a_second_roll_back_starts_a_third_generation(copy_home: Copy) -> None:
-    settings = closed_home(copy_home)
+def test_a_second_roll_back_starts_a_third_generation(closed_home: Settings) -> None:
+    settings = closed_home
     for _ in range(2):
         decisions.decide(settings, "roll back", "Ada", "again", LOADED)
     assert control.application(settings, "silver") == "silver/3"
     assert DeltaTable(str(SILVER[0].path(settings))).transaction_version("silver/3") == 2
 
 
-def test_without_a_closed_gate_there_is_nothing_to_decide(copy_home: Copy) -> None:
-    settings = copy_home()
-    run_gates(settings, 1)
+def test_without_a_closed_gate_there_is_nothing_to_decide(released: Settings, tmp_path: Path) -> None:
+    settings = copied(released, tmp_path)
     for choice in ("wait", "release anyway"):
         decisions.decide(settings, choice, "Ada", "why", LOADED)
     assert control.read(settings, DECISIONS).num_rows == 0

@@ -93,7 +93,7 @@ def test_a_table_whose_rows_change_is_judged_as_each_run_left_it(copy_home: Copy
     path = str(table_named("silver.customers").path(settings))
     DeltaTable(path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     _, printed = rehearse(settings, "silver", "--suite", str(suite_file(tmp_path, "silver.customers")))
-    assert "batches 1 to 1: cannot be judged: silver.customers as it was then is not kept" in printed
+    assert "batches 1 to 1: cannot be judged: silver.customers at that version is gone" in printed
 
 
 def test_a_run_of_which_no_version_is_on_record_is_named_and_not_judged(copy_home: Copy, tmp_path: Path, rehearse: Rehearse) -> None:
@@ -102,7 +102,7 @@ def test_a_run_of_which_no_version_is_on_record_is_named_and_not_judged(copy_hom
     file = suite_file(tmp_path, "silver.customers")
     code, printed = rehearse(settings, "silver", "--suite", str(file))
     assert code == 3  # bronze has no batch 2
-    assert "run r, batches 1 to 1: cannot be judged: silver.customers as it was then is not kept" in printed
+    assert "run r, batches 1 to 1: cannot be judged: silver.customers at that version is gone" in printed
 
 
 @pytest.mark.parametrize("layer", LAYERS)

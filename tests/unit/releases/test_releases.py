@@ -32,7 +32,7 @@ def released_once(copy_home: Copy) -> Settings:
 
 def test_gold_that_was_judged_before_silver_moved_on_is_not_released_beside_it(copy_home: Copy) -> None:
     settings = released_once(copy_home)
-    message = r"gold\.enriched_transactions at version 1 is of silver\.customers at version 1, of which version 2 was judged"
+    message = r"gold\.enriched_transactions at version 1 is of silver\.customers at version 1, but version 2 was judged"
     with pytest.raises(GateClosed, match=message):  # gold has not run
         releases.publish(settings)
     write(settings, {ENRICHED_TRANSACTIONS.name: good_rows()[ENRICHED_TRANSACTIONS.name]}, mode="overwrite")

@@ -149,7 +149,7 @@ def test_a_copy_that_is_not_complete_is_not_kept(copy_home: Copy) -> None:
     wrong = [row | {"release_id": 2} for row in control.read(settings, RELEASES).to_pylist()]
     wrong[-1]["rows"] += 1
     control.append(settings, RELEASES, wrong)
-    with pytest.raises(LedgerError, match=rf"{wrong[-1]['table']}: copied \d+ rows, expected {wrong[-1]['rows']} as the release tells"):
+    with pytest.raises(LedgerError, match=rf"{wrong[-1]['table']}: copied \d+ rows, expected {wrong[-1]['rows']} as the release says"):
         archive.keep(settings, 2)
     assert not archive.is_kept(settings, 2)
     assert list((settings.warehouse / "releases").iterdir()) == []

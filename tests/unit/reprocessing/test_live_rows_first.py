@@ -13,7 +13,7 @@ from expectations.gate import Failure, Judgement
 from spark_jobs import control
 from spark_jobs.control import backfills
 from spark_jobs.control.backfills import Step
-from spark_jobs.control.verdicts import Finding, append_held, newest_verdicts
+from spark_jobs.control.verdicts import Finding, append_under_lease, newest_verdicts
 from spark_jobs.lake.tables import QUALITY_RESULTS
 from spark_jobs.releases import gates
 from spark_jobs.reprocessing import backfill
@@ -79,7 +79,7 @@ def close(settings: Settings, run_id: str, *, last_batch: int) -> None:
     newest = [each for each in newest_verdicts(settings).values() if each.topic == "transactions" and each.layer != "gold"]
     moment = newest[0].judged_at + timedelta(minutes=1)
     judged = [replace(each, run_id=run_id, first_batch=1, last_batch=last_batch, judged_at=moment) for each in newest]
-    append_held(
+    append_under_lease(
         settings,
         [replace(each, success=False, findings=(Finding(LOST),)) if each.table == "silver.transactions" else each for each in judged],
     )

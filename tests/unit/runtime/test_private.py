@@ -76,7 +76,7 @@ def test_every_entry_point_keeps_its_files_private(entry: str) -> None:
         "import os, sys; from importlib import import_module; os.umask(0o022)\n"
         f"main = import_module('{entry}' if '{entry}' == 'spark_jobs.run' else '{entry}.__main__')\n"
         "main.run = main.read_settings = main._parse = lambda *_: sys.exit(0)\n"
-        "try: main.main() if 'demo' in sys.argv[1] else main.main(sys.argv[2:])\n"
+        "try: main.main(sys.argv[2:])\n"
         "except BaseException: pass\n"
         "mask = os.umask(0); print(f'{mask:o}')"
     )

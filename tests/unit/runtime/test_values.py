@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.explain.cells import literal
-from spark_jobs.explain.moment import Session
+from spark_jobs.explain.snapshot import Session
 from spark_jobs.runtime.text import shown
 from spark_jobs.runtime.values import Beyond, to_list, to_rows
 

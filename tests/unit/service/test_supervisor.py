@@ -216,7 +216,7 @@ def test_it_stands_still_for_as_long_as_somebody_wants_it_to(stage: Stage, super
     stage.ask("stop", "new disks")
     told = step_until(supervisor, lambda: not stage.runs())
     assert any(
-        "stands still: asked for by ann at 20" in line and f": new disks; trigger {stage.service.control_dag} with" in line for line in told
+        "is stopped: requested by ann at 20" in line and f": new disks; trigger {stage.service.control_dag} with" in line for line in told
     )
     others = [service for service in SERVICES.values() if service != stage.service]
     assert [desired_state.read_wanted(stage.settings, service) for service in others] == [desired_state.Wanted()] * len(others)

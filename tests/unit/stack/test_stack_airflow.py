@@ -67,7 +67,7 @@ def test_where_alerts_go_is_passed_on(tmp_path: Path) -> None:
     assert "AIRFLOW_CONN_OTHER" not in wanted
 
 
-def test_dag_files_are_parsed_every_five_minutes_in_both_stacks(wanted: dict[str, str]) -> None:
+def test_dag_files_are_parsed_every_two_minutes_in_both_stacks(wanted: dict[str, str]) -> None:
     name = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
     compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
-    assert wanted[name] == compose["x-airflow"]["environment"][name] == "300"
+    assert wanted[name] == compose["x-airflow"]["environment"][name] == "120"

@@ -1,15 +1,9 @@
 """One part of the proof, run with the copy of the checkout that it is started in: `python -m tests.spark.gold.added.run HOME PART`."""
 
 import sys
-from collections.abc import Sequence
 
-import pytest
-
-from spark_jobs import run
-from spark_jobs.runtime import session
-from spark_jobs.runtime.settings import Settings, read_settings
-from tests.conftest import SMALL_FRAMES
-from tests.support import lake, waves
+from spark_jobs.runtime.settings import Settings
+from tests.support import added, lake, waves
 from tests.support.rows import Record, message
 
 EARLY = {"eventTime": 1356998400000, "customerId": "C00000001", "accountId": "A00000001"}  # 2013-01-01, in its first minute
@@ -31,8 +25,7 @@ def arrive(settings: Settings, wave: str) -> None:
     if wave == "first":
         messages = waves.split_plan()[0]
         found = {topic: [(each.key, each.value) for each in messages if each.topic == topic] for topic in lake.BRONZE}
-    for topic, records in found.items():
-        lake.arrive(settings, topic, 1 + max((row["_batch"] for row in lake.rows_of(settings, lake.BRONZE[topic])), default=0), records)
+    added.arrive(settings, found)
 
 
 def lake_size(settings: Settings) -> int:
@@ -40,24 +33,5 @@ def lake_size(settings: Settings) -> int:
     return len(lake.rows_of(settings, lake.BRONZE["transactions"]))
 
 
-def main(words: Sequence[str]) -> int:
-    """Run a part command by command; the exit code is that of the first that fails."""
-    home, part = words
-    settings = read_settings({"LEDGER_HOME": home, "LEDGER_SPARK_MASTER": "local[2]"})
-    spark = session.start_session(settings, "tests")
-    for name, value in SMALL_FRAMES.items():
-        spark.conf.set(name, value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "read_settings", lambda: settings)
-        patch.setattr(session, "start_session", lambda *_: spark)
-        for line in PARTS[part]:
-            if line in ("first", "late"):
-                arrive(settings, line)
-            elif code := run.main(line.split()):
-                sys.stderr.write(f"{line}: exit code {code}\n")
-                return code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(added.run_part(sys.argv[1:], PARTS, dict.fromkeys(("first", "late"), arrive)))

@@ -3,22 +3,17 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from deltalake import DeltaTable
 
 from expectations.row_rules import read_rules
 from include.producer import Disturbances, file_sources, plan_messages
-from spark_jobs import run
 from spark_jobs.kafka.topics import SOURCE_TOPICS
 from spark_jobs.lake.tables import BATCHES
 from spark_jobs.lake.topics import BY_TOPIC
-from spark_jobs.runtime import session
-from spark_jobs.runtime.settings import Settings, read_settings
-from tests.conftest import SMALL_FRAMES
-from tests.support import lake
+from spark_jobs.runtime.settings import Settings
+from tests.support import added, lake
 from tests.support.frames import at, to_json
 from tests.support.rows import Record, message
 
@@ -75,8 +70,7 @@ def arrive(settings: Settings, wave: str) -> None:
         found |= {topic: [message(topic)] for topic in ("transactions", "customers", "accounts")}
         cleanup = {topic.name: (topic.partitions, topic.config.get("cleanup.policy")) for topic in SOURCE_TOPICS}
         assert (cleanup["card_payments"], cleanup["branches"]) == ((2, None), (1, "compact"))
-    for topic, records in found.items():
-        lake.arrive(settings, topic, 1 + max((row["_batch"] for row in lake.rows_of(settings, lake.BRONZE[topic])), default=0), records)
+    added.arrive(settings, found)
 
 
 def prepare(settings: Settings, step: str) -> None:
@@ -97,8 +91,9 @@ def prepare(settings: Settings, step: str) -> None:
         DeltaTable(str(payments.silver.path(settings))).update(updates={"amount": "13"}, predicate="payment_id = 'P1'")
 
 
-def check(settings: Settings, step: str) -> None:
-    """Compare what silver holds with what was sent."""
+def check(settings: Settings, line: str) -> None:
+    """Compare what silver holds with what was sent; the line is `check` and the step before it."""
+    step = line.removeprefix("check ")
     payments, branches = (BY_TOPIC[name] for name in NEW)
     held = {row["payment_id"]: row for row in lake.rows_of(settings, payments.silver)}
     late = {row["payment_id"] for row in lake.rows_of(settings, payments.late)}
@@ -148,28 +143,8 @@ def check(settings: Settings, step: str) -> None:
         assert row["job"] != "silver" or row["input"] == sum(parts), row
 
 
-def main(words: Sequence[str]) -> int:
-    """Run a part command by command; the exit code is that of the first that fails."""
-    home, part = words
-    settings = read_settings({"LEDGER_HOME": home, "LEDGER_SPARK_MASTER": "local[2]"})
-    spark = session.start_session(settings, "tests")
-    for name, value in SMALL_FRAMES.items():
-        spark.conf.set(name, value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "read_settings", lambda: settings)
-        patch.setattr(session, "start_session", lambda *_: spark)
-        for line in PARTS[part]:
-            if line.startswith("check "):
-                check(settings, line.removeprefix("check "))
-            elif line in ("first", *WAVES):
-                arrive(settings, line)
-            elif line in ("corrections", "file", "rules", "corrupt"):
-                prepare(settings, line)
-            elif code := run.main(line.split()):
-                sys.stderr.write(f"{line}: exit code {code}\n")
-                return code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    steps: dict[str, added.Step] = dict.fromkeys(("first", *WAVES), arrive)
+    steps |= dict.fromkeys(("corrections", "file", "rules", "corrupt"), prepare)
+    steps |= dict.fromkeys((line for line in PARTS["the topics"] if line.startswith("check ")), check)
+    sys.exit(added.run_part(sys.argv[1:], PARTS, steps))

@@ -26,15 +26,15 @@ _DECIMALS = "set datafusion.sql_parser.parse_float_as_decimal = true"  # numbers
 
 
 @dataclass(frozen=True)
-class Moment:
-    """How to open the tables at one moment; `release` is None for now."""
+class Snapshot:
+    """The versions at which to open the tables; `release` is None for the newest ones."""
 
     settings: Settings
     release: Release | None
     versions: dict[str, int]  # of silver's tables, for now
 
     @classmethod
-    def of_release(cls, settings: Settings, number: int) -> "Moment":
+    def of_release(cls, settings: Settings, number: int) -> "Snapshot":
         """A release that readers are offered; raises SettingsError when there is none of that number."""
         try:
             return cls(settings, retention.find_offered(settings, number), {})
@@ -42,11 +42,11 @@ class Moment:
             raise SettingsError(f"--as-of: {error}") from None
 
     @classmethod
-    def now(cls, settings: Settings, table: Table) -> "Moment":
+    def now(cls, settings: Settings, table: Table) -> "Snapshot":
         """A gold table as it is, with silver as it was when the table was written.
 
-        The table's own commits tell how far it follows, also while a run of gold is under way; what was recorded of runs tells of changes
-        of silver that changed nothing in the table.
+        The table's own commits say how far it follows, also while a run of gold is under way; the record of runs also names
+        changes of silver that changed nothing in the table.
         """
         versions = control.versions_read_by_gold(settings)  # before the table is opened: it may follow further, never less far
         if DeltaTable.is_deltatable(str(table.path(settings))):

@@ -1,0 +1,79 @@
+"""What starts the DAG medallion: an asset whose watcher, in the triggerer, sees that bronze holds batches that readers lack.
+
+Events, not the clock: a run starts within seconds of a new batch, and none starts to find nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import Asset, AssetWatcher
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
+
+from include.orchestration.defaults import PIPELINE_DAG
+from include.orchestration.progress import due_work
+from spark_jobs.runtime.settings import read_settings
+
+_CHECK_SECONDS = 2.0
+_LEAST_SECONDS = 15.0  # from one event to the next: each run that succeeds makes a release, and each release keeps its files
+_RETRY_SECONDS = 300.0  # after a run that left the newest release as it was: it failed
+
+
+class Pace:
+    """When the next event is due. What it remembers is lost with the triggerer, which costs one run that finds nothing at most."""
+
+    def __init__(self) -> None:
+        self._at, self._release = float("-inf"), -1
+
+    def allows(self, release: int, now: float) -> bool:
+        """Whether an event may follow the last one, at a time in seconds: soon after a new release, later without one."""
+        return now - self._at >= (_LEAST_SECONDS if release != self._release else _RETRY_SECONDS)
+
+    def note(self, release: int, now: float) -> None:
+        """An event goes out while this release is the newest one."""
+        self._at, self._release = now, release
+
+
+class NewBatchesTrigger(BaseEventTrigger):
+    """Sends an event whenever a run of medallion is due and none is queued or running. A closed gate that waits for a person sends none.
+
+    Airflow runs it while medallion is switched on, and learns that when it parses the DAG's file.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What another triggerer needs to continue."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Check every two seconds, for ever."""
+        pace = Pace()
+        while True:
+            try:
+                work = await asyncio.to_thread(due_work, read_settings(), datetime.now(UTC))
+                if work and pace.allows(work.release, time.monotonic()) and not await _count_active_runs():
+                    pace.note(work.release, time.monotonic())
+                    yield TriggerEvent({"why": work.why})  # type: ignore[no-untyped-call]
+            except Exception:  # a full disk, an unreadable file: log it and try again
+                self.log.exception("cannot find out whether a run of %s is due", PIPELINE_DAG)
+            await asyncio.sleep(_CHECK_SECONDS)
+
+
+async def _count_active_runs() -> int:
+    """How many runs of medallion are queued or running, by what Airflow offers to triggers."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    return await sync_to_async(RuntimeTaskInstance.get_dr_count)(dag_id=PIPELINE_DAG, states=["queued", "running"])
+
+
+NEW_BATCHES = Asset(
+    name="new_batches",
+    uri="ledger://bronze/new_batches",
+    group="bronze",
+    watchers=[AssetWatcher(name="new_batches", trigger=NewBatchesTrigger())],
+)

@@ -1,0 +1,82 @@
+"""What a small change touches, held in memory: read without Spark, which would plan for longer than it reads."""
+
+from dataclasses import dataclass
+from string import Template
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs import control
+from spark_jobs.gold.strategies import ALL, Inputs
+from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
+from spark_jobs.lake.tables import Table
+from spark_jobs.lake.versions import is_upkeep
+from spark_jobs.runtime.settings import Settings
+
+# A small plan is quicker without shuffles of four parts, and without being planned again between its stages.
+_SELECT = Template("select $columns from t where $where")
+SMALL_PLANS = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows of a table are read: in a table with all its columns, at a version (None: as it is now)."""
+
+    table: Table
+    version: int | None = None
+
+
+def silver_in_time(settings: Settings, application: str, version: int) -> Source:
+    """silver.transactions at a version: gold.enriched_transactions, if that has come as far; there it lies in order of time.
+
+    Otherwise the last version that holds the same rows: the files of older ones may be gone.
+    """
+    enriched, path = tables.ENRICHED_TRANSACTIONS, tables.SILVER_TRANSACTIONS.path(settings)
+    if sinks.applied(settings, enriched, application) == version:
+        return Source(enriched)
+    while is_upkeep(path, version + 1):
+        version += 1
+    return Source(tables.SILVER_TRANSACTIONS, version)
+
+
+def inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_small: bool) -> Inputs:
+    """Tables as they are now, but for silver.transactions, which is read where `silver` says; of a small change in memory."""
+
+    def source_of(table: Table) -> Source:
+        return silver if table == tables.SILVER_TRANSACTIONS else Source(table)
+
+    def read(table: Table) -> DataFrame:
+        source = source_of(table)
+        return sources.read_table(spark, settings, source.table, version=source.version).select(*table.columns)
+
+    def read_few(table: Table, where: str) -> DataFrame | None:
+        rows = rows_where(settings, source_of(table), table, where)
+        return None if rows is None else spark.createDataFrame(rows)
+
+    if not is_small:
+        return Inputs(read, settings.large_credit)
+    return Inputs(read, settings.large_credit, read_few, lambda rows: hold(rows)[0])
+
+
+def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
+    """The rows, computed once: in memory, as Spark and Arrow see them, or as Spark alone does where they are many."""
+    few = sinks.collect_few(rows)
+    return (rows.localCheckpoint(), None) if few is None else (rows.sparkSession.createDataFrame(few), few)
+
+
+def rows_where(settings: Settings, source: Source, table: Table, where: str) -> pa.Table | None:
+    """The columns of `table` of the rows of a source that meet a condition of ranges.py; None where they are many."""
+    delta = DeltaTable(str(source.table.path(settings)), version=source.version)
+    if where == ALL and sum(pa.table(delta.get_add_actions()).column("num_records").to_pylist()) > few_rows.MOST_ROWS:
+        return None
+    session = control.register(QueryBuilder(), "t", delta, source.table)
+    sql = _SELECT.substitute(columns=", ".join(f'"{name}"' for name in table.columns), where=ranges.to_datafusion(where))
+    reader = pa.RecordBatchReader.from_stream(session.execute(sql))
+    found, count = list[pa.RecordBatch](), 0
+    for batch in reader:
+        count += batch.num_rows
+        if count > few_rows.MOST_ROWS:
+            return None
+        found.append(batch)
+    return pa.Table.from_batches(found, reader.schema).cast(pa.schema(table.delta_schema().to_arrow()))

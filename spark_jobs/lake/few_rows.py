@@ -1,0 +1,123 @@
+"""Writes of rows that fit into memory, without Spark, which would plan for longer than it writes. As in sinks.py, each may be repeated."""
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+
+from spark_jobs.lake import ranges
+from spark_jobs.lake.ddl import parse_columns
+from spark_jobs.lake.layout import merge_keys, merge_time, order_of
+from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import Txn
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.settings import Settings
+
+MOST_ROWS = 300_000  # that are held in memory
+MOST_BYTES = 32 * 2**20  # of a table's files: where it has more, Delta marks rows as removed, which delta-rs cannot
+_PLAIN_WRITER = 4  # the version of Delta's protocol with change feeds, which delta-rs writes, and without deletion vectors
+_PAGE_ROWS = 1000
+
+
+def append(rows: pa.Table, settings: Settings, table: Table, txn: Txn) -> None:
+    """Append rows in the table's order, in one commit that is skipped when it was done before."""
+    delta = DeltaTable(str(table.path(settings)))
+    if not _is_done(delta, txn):
+        _append(delta, rows.sort_by([(name, "ascending") for name in order_of(table)]), table, _commit(txn), _writer(table))
+
+
+def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *, page_rows: int = _PAGE_ROWS) -> None:
+    """Append the rows of the batches that the table does not have yet (column `_batch`), as they are ordered, in one commit."""
+    delta = DeltaTable(str(table.path(settings)))
+    if not _is_done(delta, txn):
+        new = rows.filter(pc.field("_batch") > (delta.transaction_version(txn.application) or 0))
+        _append(delta, new, table, _commit(txn, "batch"), _writer(table, page_rows))
+
+
+def merge(
+    few: pa.Table,
+    settings: Settings,
+    table: Table,
+    txn: Txn,
+    *,
+    matched: Mapping[str, str] | None = None,
+    deletes_where: str | None = None,
+) -> None:
+    """Merge rows into a table that `is_small` by null-safe equality of its merge keys, in one commit, skipped when it was done before.
+
+    `matched` and `deletes_where` as in sinks.merge_rows, in SQL that Spark and DataFusion understand alike. Raises LedgerError when two
+    rows have the same keys.
+    """
+    delta, keys = DeltaTable(str(table.path(settings))), merge_keys(table)
+    if _is_done(delta, txn):
+        return
+    if not few.num_rows:
+        note_applied(settings, table, txn)
+        return
+    if (distinct := few.group_by(list(keys)).aggregate([]).num_rows) != few.num_rows:
+        raise LedgerError(
+            f"{table.name}: found {few.num_rows} changes of {distinct} rows, expected one of each: look for damage by an audit"
+        )
+    kill_point(f"before {table.name}")
+    is_same = " and ".join(f"(t.`{key}` is not distinct from s.`{key}`)" for key in keys)
+    if time := merge_time(table):  # other files are not even opened
+        unit = ranges.DAY if time == "day" else ranges.HOUR
+        is_same += f" and {ranges.to_datafusion(ranges.in_files(f't.{time}', ranges.numbers(few[time], unit), unit))}"
+    merging = delta.merge(few, is_same, "s", "t", writer_properties=_writer(table), commit_properties=_commit(txn))
+    if deletes_where:
+        merging = merging.when_matched_delete(deletes_where)
+    values = {f"`{name}`": f"s.`{name}`" for name in table.columns}
+    updates = {f"`{name}`": value for name, value in matched.items()} if matched else values
+    keep = f"not coalesce({deletes_where}, false)" if deletes_where else None
+    merging.when_matched_update(updates).when_not_matched_insert(values, keep).execute()
+    kill_point(f"after {table.name}")
+
+
+def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
+    """Note, in a commit without rows, how far an application has brought a table that did not have to change."""
+    delta = DeltaTable(str(table.path(settings)))
+    if _is_done(delta, txn):
+        return
+    kill_point(f"before {table.name}")
+    delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=_commit(txn))
+    kill_point(f"after {table.name}")
+
+
+def is_small(settings: Settings, table: Table) -> bool:
+    """Whether a few rows are merged into a table in memory: it has few bytes, and needs no features of a writer."""
+    return has_few_bytes(settings, table) and DeltaTable(str(table.path(settings))).protocol().min_writer_version <= _PLAIN_WRITER
+
+
+def has_few_bytes(settings: Settings, table: Table) -> bool:
+    """Whether the files of a table have at most MOST_BYTES."""
+    sizes = pa.table(DeltaTable(str(table.path(settings))).get_add_actions()).column("size_bytes").to_pylist()
+    return bool(sum(sizes) <= MOST_BYTES)
+
+
+def _is_done(delta: DeltaTable, txn: Txn) -> bool:
+    done = delta.transaction_version(txn.application)
+    return done is not None and bool(done >= txn.version)
+
+
+def _append(delta: DeltaTable, rows: pa.Table, table: Table, commit: CommitProperties, writer: WriterProperties) -> None:
+    new = rows.select(table.columns).cast(pa.schema(table.delta_schema().to_arrow()))
+    kill_point(f"before {table.name}")
+    write_deltalake(delta, new, mode="append", writer_properties=writer, commit_properties=commit)
+    kill_point(f"after {table.name}")
+
+
+def _commit(txn: Txn, name: str = "upto") -> CommitProperties:
+    user_metadata = json.dumps({"application": txn.application, name: txn.version})
+    return CommitProperties(custom_metadata={"userMetadata": user_metadata}, app_transactions=[Transaction(*txn)])
+
+
+def _writer(table: Table, page_rows: int = _PAGE_ROWS) -> WriterProperties:
+    """As Spark writes silver and gold (layout.SMALL_PAGES).
+
+    Of decimals no statistics: delta-rs has floats for them, by which rows could be missed.
+    """
+    exact = {name: ColumnProperties(statistics_enabled="NONE") for name, kind, _ in parse_columns(table.ddl) if kind.startswith("decimal")}
+    return WriterProperties(compression="ZSTD", data_page_row_count_limit=page_rows, column_properties=exact)

@@ -1,0 +1,42 @@
+"""Few rows of a table, found in one pass over it without Spark, which plans such a read for longer than it takes."""
+
+from collections.abc import Callable, Sequence
+from string import Template
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder
+
+from spark_jobs import control
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
+
+_SELECT = Template("select $columns from t where $where")
+_AT_ONCE = {"datafusion.execution.batch_size": "65536"}
+_MOST_BYTES = 64 * 2**20
+
+
+def find_rows(
+    settings: Settings, table: Table, columns: Sequence[str], is_wanted: Callable[[pa.Table], pa.Array] | None, where: str = "true"
+) -> pa.Table | None:
+    """These columns of the rows that satisfy a condition in SQL (DataFusion), and for which `is_wanted`, asked part by part, gives true.
+
+    None where they are too many to be held in memory. No more than a part of the table is in memory at a time.
+    """
+    declared = pa.schema(table.delta_schema().to_arrow())
+    schema = pa.schema([declared.field(name) for name in columns])
+    session = control.register(QueryBuilder(_AT_ONCE), "t", DeltaTable(str(table.path(settings))), table)
+    parts, size = [schema.empty_table()], 0
+    for batch in session.execute(_SELECT.substitute(columns=", ".join(columns), where=where)):
+        part = pa.Table.from_batches([pa.record_batch(batch)]).cast(schema)
+        part = part.filter(is_wanted(part)) if is_wanted else part
+        parts.append(part)
+        size += part.nbytes
+        if size > _MOST_BYTES:
+            return None
+    return pa.concat_tables(parts)
+
+
+def is_among(column: str, values: pa.Array) -> Callable[[pa.Table], pa.Array]:
+    """Whether a column of a row has one of some values."""
+    return lambda part: pc.is_in(part[column], value_set=values)

@@ -1,0 +1,98 @@
+"""The page Explain: cells to choose from, what made one, and what it says of keys that are none."""
+
+import html
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from fastapi.testclient import TestClient
+from playwright.sync_api import expect
+
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import Settings
+from tests.dags.conftest import Open
+from tests.support import warehouse
+from tests.support.browser import keep
+
+DAY = "/explain?table=gold.daily_totals"
+
+
+@pytest.fixture
+def gold(home: Settings) -> Settings:
+    """Silver and gold of a few transactions, which agree."""
+    rows = warehouse.good_rows()
+    rows["silver.customers"] = [row | {"city": "London", "state": "LN"} for row in rows["silver.customers"]]
+    warehouse.write(home, rows)
+    return home
+
+
+@pytest.mark.parametrize("table", [table.name for table in tables.GOLD])
+def test_from_the_cells_of_every_table_to_what_made_one(gold: Settings, reader: TestClient, table: str) -> None:
+    cells = reader.get(f"/explain?table={table}")
+    assert cells.status_code == 200
+    link = html.unescape(cells.text).partition('<tr><td><a href="')[2].partition('"')[0]
+    assert link.startswith("/quality/explain?"), cells.text
+    explained = reader.get(link.removeprefix("/quality"))
+    assert explained.status_code == 200
+    assert f"{table} as it is now" in explained.text
+    assert "sums: equal" in explained.text, explained.text
+    assert 'class="notice problem"' not in explained.text
+
+
+def test_a_cell_that_silver_does_not_make_is_said_to_differ(gold: Settings, reader: TestClient) -> None:
+    DeltaTable(str(tables.DAILY_TOTALS.path(gold))).update({"transactions": "transactions + 1"}, predicate="type = 'Debit'")
+    page = html.unescape(reader.get(f"{DAY}&window_start=2013-01-02&type=Debit").text)
+    assert "transactions: found 3, the rows give 2" in page
+    assert "sums: DIFFERENT" in page
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ("type=nothing", "found no such cell in gold.daily_totals: expected values such as type = "),
+        ("type='", "found no such cell in gold.daily_totals"),
+        ("type=' or 1=1 --", "found no such cell"),
+        ("type=x'; drop table cell", "found no such cell"),
+        ("window_start=yesterday", "--where: "),
+        ("window_start=2013-01-02&type=%00", "found no such cell"),
+    ],
+)
+def test_keys_that_are_none_are_answered_with_a_line(gold: Settings, reader: TestClient, keys: str, says: str) -> None:
+    answer = reader.get(f"{DAY}&{keys}")
+    assert answer.status_code == 200
+    text = html.unescape(answer.text)
+    assert says in text
+    assert "<pre" not in text
+
+
+def test_keys_of_another_table_do_not_count_and_unknown_tables_are_refused(gold: Settings, reader: TestClient) -> None:
+    assert "sums: equal" not in reader.get(f"{DAY}&window_start=2013-01-02&type=Debit&chosen_for=gold.debit_share").text
+    assert reader.get("/explain?table=silver.customers").status_code == 422
+
+
+def test_without_gold_or_with_a_broken_log_the_page_says_so(home: Settings, reader: TestClient) -> None:
+    home.warehouse.mkdir(parents=True)
+    assert "found no gold.daily_totals" in reader.get(DAY).text
+    log = Path(tables.DAILY_TOTALS.path(home)) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("no json")
+    answer = reader.get(DAY)
+    assert (answer.status_code, "gold.daily_totals" in answer.text) == (200, True)
+    assert 'class="notice problem"' in answer.text
+
+
+def test_from_a_table_by_mouse_to_the_rows_of_a_cell(gold: Settings, opened: Open) -> None:
+    page = opened("table?name=gold.daily_totals")
+    page.get_by_role("link", name="What made a cell of it").click()
+    page.get_by_label("type").fill("Debit")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", name="1 cell")).to_be_visible()
+    keep(page, "pages-explain-cells")
+    page.get_by_role("cell", name="explain").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="gold.daily_totals as it is now")).to_contain_text("✓")
+    expect(page.locator("#explanation")).to_contain_text("rows: 2 of silver.transactions")
+    expect(page.locator("#explanation")).to_contain_text("gold run")
+    keep(page, "pages-explain")
+    page.get_by_label("Table").select_option("gold.debit_share")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("textbox", name="day")).to_have_value("")  # the keys were those of another table

@@ -1,0 +1,165 @@
+"""What a small change touches is read and merged in memory: the same rows as Spark's, in few executions; and when versions hold."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from spark_jobs.gold import held, job
+from spark_jobs.gold.changes import hold_versions
+from spark_jobs.gold.strategies import ALL, Inputs
+from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
+from spark_jobs.runtime.settings import Settings, read_settings
+from tests.spark.gold.test_gold_job import Silver, histories, of_customers, silver_rows
+from tests.support.frames import assert_same, at, frame
+from tests.support.gold_model import model
+from tests.support.lake import assert_equal, gold_of
+
+pytestmark = pytest.mark.spark
+
+SILVER = tables.SILVER_TRANSACTIONS
+FEED = "key string, valid_from timestamp, valid_to timestamp, is_current boolean, place string, _change_type string, _commit_version bigint"
+T1, T2, T3 = "2013-01-01 08:00", "2013-02-01 08:00", "2013-03-01 08:00"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    found = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_LARGE_CREDIT": "50000"})
+    tables.ensure_tables(found, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
+    return found
+
+
+def add(settings: Settings, times: list[datetime]) -> None:
+    """Rows of silver at these times, in files of small pages."""
+    common = {"account_id": "A1", "customer_id": "C1", "type": "Debit", "amount": 1, "balance": 1, "_topic": "t", "_partition": 0}
+    rows = [
+        common | {"transaction_id": f"{at:%Y%m%d%H%M%S%f}", "event_at": at, "event_on": at.date(), "_offset": number, "_batch": 1}
+        for number, at in enumerate(times)
+    ]
+    schema = pa.schema(SILVER.delta_schema().to_arrow())
+    path = str(SILVER.path(settings))
+    write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", writer_properties=few_rows._writer(SILVER, 100))
+
+
+def test_rows_in_memory_are_those_that_spark_finds_also_before_1970_and_beside_removed_ones(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(4)
+    times = [datetime(1969, 12, 25, tzinfo=UTC) + timedelta(minutes=30 * number) for number in range(1500)]
+    add(settings, times)
+    sinks.mark_removed_rows(spark, settings, [SILVER])
+    path = str(SILVER.path(settings))
+    spark.sql(f"delete from delta.`{path}` where pmod(_offset, 7) = 3")
+    spark.catalog.refreshByPath(path)
+    actions = pa.table(DeltaTable(path).get_add_actions())
+    assert actions.num_rows == 1, "the rows are marked in their file"
+    for _ in range(6):
+        hours = chance.sample(range(-150, 600), 3)
+        days = [hour // 24 for hour in hours]
+        for where in (
+            ranges.overlap("event_at", "event_at", ranges.around(hours, 1), ranges.HOUR),
+            ranges.overlap("event_on", "event_on", ranges.around(days, 0), ranges.DAY),
+            ranges.since("event_at", chance.choice(hours) * 3_600_000_000 + 1),
+            ALL,
+        ):
+            few = held.rows_where(settings, held.Source(SILVER), SILVER, where)
+            assert few is not None
+            assert_same(spark.createDataFrame(few), sources.read_table(spark, settings, SILVER).where(where))
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 1000)
+    assert held.rows_where(settings, held.Source(SILVER), SILVER, ALL) is None
+    assert held.rows_where(settings, held.Source(SILVER), SILVER, ranges.since("event_at", -(10**13))) is None
+    assert held.rows_where(settings, held.Source(SILVER), SILVER, ranges.since("event_at", 60 * 3_600_000_000)) is not None
+
+
+@pytest.mark.parametrize(
+    ("feed", "since"),
+    [
+        ([("a", T1, None, True, "Ely", "update_preimage"), ("a", T1, T2, False, "Ely", "update_postimage")], T2),
+        ([("a", T1, T3, False, "Ely", "update_preimage"), ("a", T1, T2, False, "Ely", "update_postimage")], T2),
+        ([("a", T1, T2, False, "Ely", "update_preimage"), ("a", T1, None, True, "Ely", "update_postimage")], T2),
+        ([("a", T1, None, True, "Ely", "update_preimage"), ("a", T1, None, True, "Rye", "update_postimage")], T1),
+        ([("a", T1, None, True, "Ely", "update_preimage"), ("a", T1, T2, False, "Rye", "update_postimage")], T1),
+        ([("a", T1, None, True, "Ely", "delete")], T1),
+        ([("a", T2, None, True, "Ely", "insert"), ("a", T1, T2, False, "Ely", "insert")], T1),
+        ([("a", T1, None, True, "Ely", "delete"), ("a", T1, None, True, "Ely", "insert")], None),
+    ],
+)
+def test_another_version_holds_from_the_first_time_that_its_history_says_so(
+    spark: SparkSession, feed: list[tuple[Any, ...]], since: str | None
+) -> None:
+    found = hold_versions(frame(spark, FEED, [(*row, 7) for row in feed]), "key")
+    assert found is not None
+    assert found.last == 7
+    assert found.first == (at(since).timestamp() * 1_000_000 if since else None)
+
+
+def test_of_commits_the_earliest_time_counts_and_without_any_there_is_nothing(spark: SparkSession) -> None:
+    feed = [("a", T1, None, True, "Ely", "update_preimage", 3), ("a", T1, T3, False, "Ely", "update_postimage", 3)]
+    feed += [("a", T3, None, True, "Rye", "insert", 3), ("b", T2, None, True, "Ely", "insert", 5)]
+    found = hold_versions(frame(spark, FEED, feed), "key")
+    assert found is not None
+    assert found.last == 5
+    assert sorted((row[0], f"{row[1]:%Y-%m-%d}") for row in found.since.collect()) == [("a", T3[:10]), ("b", T2[:10])]
+    assert hold_versions(frame(spark, FEED, []), "key") is None
+
+
+def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -> None:
+    """A SELECT of somebody's own may look up any version."""
+    feed = frame(spark, FEED.replace("key", "customer_id"), [("C1", T2, None, True, "Ely", "insert", 1)])
+    ddl = "transaction_id string, customer_id string, event_at timestamp"
+    silver = frame(spark, ddl, [("before", "C1", T1), ("at", "C1", T2), ("after", "C1", T3), ("other", "C2", T3)])
+    versions = hold_versions(feed, "customer_id")
+    assert versions is not None
+    inputs = Inputs(lambda _: silver, Decimal(0))
+    ids = {
+        is_temporal: sorted(row[0] for row in versions.change(inputs, is_temporal=is_temporal).rows.collect())
+        for is_temporal in (True, False)
+    }
+    assert ids == {True: ["after", "at"], False: ["after", "at", "before"]}
+
+
+@pytest.mark.parametrize("most", [few_rows.MOST_ROWS, 3])
+def test_gold_is_the_same_in_memory_and_by_spark(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Rows come, change and go, customers and accounts change; in memory a run of new rows takes few executions."""
+    monkeypatch.setattr(few_rows, "MOST_ROWS", most)
+    monkeypatch.setattr(few_rows, "MOST_BYTES", 2**25 if most > 3 else 0)
+    chance = random.Random(11)
+    rows = silver_rows(chance)
+    (accounts, later), customers = histories(chance, rows), of_customers(chance, rows)
+    silver = Silver(spark, settings, chance, rows)
+    silver.append(100)
+    silver.put(tables.SILVER_ACCOUNTS, accounts)
+    job.run(spark, settings, "run-1")
+    silver.append(20)
+    silver.change(10, on=SILVER.keys)
+    silver.put(tables.SILVER_CUSTOMERS, customers)
+    silver.put(tables.SILVER_ACCOUNTS, later)
+    job.run(spark, settings, "run-2")
+    assert_equal(gold_of(settings), model(list(silver.rows.values()), later, customers, Decimal(50000)))
+    silver.append(20)
+    before = executions(spark)
+    job.run(spark, settings, "run-3")
+    assert_equal(gold_of(settings), model(list(silver.rows.values()), later, customers, Decimal(50000)))
+    marked = [table for table in tables.GOLD if "deletionVectors" in (protocol(settings, table).writer_features or [])]
+    assert bool(marked) == (most == 3)
+    if most > 3:
+        assert executions(spark) - before <= 40
+
+
+def protocol(settings: Settings, table: tables.Table) -> Any:
+    return DeltaTable(str(table.path(settings))).protocol()
+
+
+def executions(spark: SparkSession) -> int:
+    """How many SQL executions the context has had."""
+    java: Any = spark._jsparkSession
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    return int(java.sharedState().statusStore().executionsList().last().executionId())
