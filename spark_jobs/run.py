@@ -19,7 +19,7 @@ from spark_jobs.commands.live import run_example, run_live, run_live_control, ru
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
 from spark_jobs.commands.upkeep import run_maintenance
-from spark_jobs.runtime import engine, private
+from spark_jobs.runtime import engine, private, progress
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.masking import MaskingFormatter
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings()
         open_warehouse(settings, options)
-        with engine.lent(options.engine != arguments.NO_ENGINE):
+        with engine.lent(options.engine != arguments.NO_ENGINE), progress.shown(settings, options.name, options.run_id):
             JOBS[options.name](settings, options)
         return 0
     except LedgerError as error:

@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, error_line, job_environment
 from spark_jobs.runtime.private import UMASK, keep_files_private
 from spark_jobs.runtime.session import s3_conf, submit_conf
@@ -28,6 +31,7 @@ APPLICATION = ROOT / "spark_jobs" / "run.py"
 SPARK_CONNECTION = "spark_default"
 
 TAIL_LINES = 20  # as many as the provider keeps
+PROGRESS = "progress"  # the XCom with what a job that runs for long says last of how far it has come
 
 
 def spark_job(
@@ -94,10 +98,11 @@ class _Process:
             errors="replace",
         )
         try:
-            for line in self._process.stdout or ():
-                tail.append(line)
-                self.log.info("%s", line.rstrip())
-            return self._process.wait(), "".join(tail)
+            with _progress_pushed(context, arguments[0]):
+                for line in self._process.stdout or ():
+                    tail.append(line)
+                    self.log.info("%s", line.rstrip())
+                return self._process.wait(), "".join(tail)
         except BaseException:  # a timeout of the task, for one, is raised right here
             self._process.kill()
             self._process.wait()
@@ -125,7 +130,8 @@ class SparkJob(_Process, SparkSubmitOperator):
             return
         self.env_vars = {**(self.env_vars or {}), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
         try:
-            super().execute(context)
+            with _progress_pushed(context, self.application_args[0]):
+                super().execute(context)
         except AirflowException as error:
             exit_code = re.search(r"Error code is: (-?\d+)", str(error))
             if exit_code is None:
@@ -153,6 +159,28 @@ class Job(_Process, BaseOperator):
     def execute(self, context: Context) -> Any:
         """Run to the end; raises as `job_error` says when the exit code is not 0."""
         self.run_to_the_end(context, *self.arguments)
+
+
+@contextmanager
+def _progress_pushed(context: Context, name: str) -> Iterator[None]:
+    """Push meanwhile, as XCom `progress`, what a job of this task says of how far it has come."""
+    ended = Event()
+
+    def push() -> None:
+        pushed = ""
+        while not ended.wait(progress.EVERY_SECONDS):
+            of_run = [said.says for said in progress.of_jobs(read_settings()) if (said.job, said.run_id) == (name, context["run_id"])]
+            if of_run and of_run[-1] != pushed:
+                pushed = of_run[-1]
+                context["ti"].xcom_push(PROGRESS, pushed)
+
+    pushing = Thread(target=push, name=PROGRESS, daemon=True)
+    pushing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        pushing.join()
 
 
 def _engine_runs() -> bool:

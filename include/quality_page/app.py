@@ -24,6 +24,7 @@ from include.quality_page.reading import Warehouse
 from include.quality_page.status import read_decisions, read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 
@@ -77,6 +78,7 @@ def overview(request: Request) -> Response:
         "overview.html",
         warehouse,
         status=status,
+        under_way=progress.of_jobs(_settings()),
         now=status.now if status else None,
         graph=lineage.draw(found, status, old_after) if status else None,
         old_after=old_after,

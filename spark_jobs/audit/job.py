@@ -18,6 +18,7 @@ from spark_jobs.audit.silver import tables_of
 from spark_jobs.audit.snapshot import Snapshot
 from spark_jobs.lake.tables import AUDITS, BRONZE, BY_NAME
 from spark_jobs.lake.topics import EVENTS, VERSIONS
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import AuditDifference
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import print_masked
@@ -34,19 +35,21 @@ def run(spark: SparkSession, settings: Settings, audited: Snapshot, run_id: str)
     print_masked(_head(audited))
     compared: dict[str, Comparison] = {}
     rows = []
-    for name, expected in _expected(spark, settings, audited):
-        if name not in audited.tables:
-            print_masked(f"{name}: release {audited.release and audited.release.release_id} has no such table, not compared")
-            continue
-        since, pinned = monotonic(), audited.tables[name]
-        found = compared[name] = compare(spark, BY_NAME[name], expected, read(spark, pinned))
-        seconds = monotonic() - since
-        print_masked(f"{name}: {found.rows} rows, {found.differences} differences{_kinds(found)}, {seconds:.1f} s")
-        for example in found.examples:
-            print_masked(f"  {example}")
-        facts = {"table": name, "version": pinned.version, "rows": found.rows, "missing": found.missing, "unexpected": found.unexpected}
-        facts |= {"examples": list(found.examples), "seconds": Decimal(f"{seconds:.3f}"), "audited_at": at}
-        rows.append(facts | {"run_id": run_id, "release_id": audited.release.release_id if audited.release else None})
+    with progress.phase("judging bronze", len(audited.tables), "tables") as phase:
+        for name, expected in _expected(spark, settings, audited):
+            phase.reach(len(compared), f"comparing {name}")
+            if name not in audited.tables:
+                print_masked(f"{name}: release {audited.release and audited.release.release_id} has no such table, not compared")
+                continue
+            since, pinned = monotonic(), audited.tables[name]
+            found = compared[name] = compare(spark, BY_NAME[name], expected, read(spark, pinned))
+            seconds = monotonic() - since
+            print_masked(f"{name}: {found.rows} rows, {found.differences} differences{_kinds(found)}, {seconds:.1f} s")
+            for example in found.examples:
+                print_masked(f"  {example}")
+            facts = {"table": name, "version": pinned.version, "rows": found.rows, "missing": found.missing, "unexpected": found.unexpected}
+            facts |= {"examples": list(found.examples), "seconds": Decimal(f"{seconds:.3f}"), "audited_at": at}
+            rows.append(facts | {"run_id": run_id, "release_id": audited.release.release_id if audited.release else None})
     control.append(settings, AUDITS, rows)
     print_masked(f"{len(compared)} tables, {sum(each.rows for each in compared.values())} rows in {monotonic() - begun:.1f} s")
     if different := {name: each for name, each in compared.items() if each.differences}:

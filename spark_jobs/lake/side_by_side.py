@@ -7,6 +7,7 @@ from typing import Any
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LedgerError, first_line
 
 AT_ONCE = 3  # while one plans or commits, others compute; work on many rows fills cores and memory by itself
@@ -21,14 +22,21 @@ def run_each(spark: SparkSession, work: Mapping[str, Callable[[SparkSession], ob
 
     def run(name: str, task: Callable[[SparkSession], object]) -> None:
         spark.sparkContext.setJobDescription(name)  # of this thread
+        running.append(name)
+        phase.reach(len(done), ", ".join(running))
         task(copy_of(spark))
+        running.remove(name)
+        done.append(name)
+        phase.reach(len(done), ", ".join(running))
 
+    running, done = list[str](), list[str]()
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
-    try:
-        begun = {pool.submit(inheritable_thread_target(spark)(run), name, task): name for name, task in work.items()}
-        first, _ = wait(begun, return_when=FIRST_EXCEPTION)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with progress.phase("", len(work), "tables") as phase:
+        try:
+            begun = {pool.submit(inheritable_thread_target(spark)(run), name, task): name for name, task in work.items()}
+            first, _ = wait(begun, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(cancel_futures=True)
     errors = [(name, error) for future, name in begun.items() if not future.cancelled() and (error := future.exception())]
     errors.sort(key=lambda failed: failed[0] not in {begun[future] for future in first})
     if errors:

@@ -28,6 +28,7 @@ from spark_jobs.lake.versions import rows_written
 from spark_jobs.releases import gates, releases, rollback
 from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
 from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION, Rebuilt, Staged, rebuild_silver, stage
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -114,13 +115,19 @@ class _Work:
             first = [(step, self.stage(step, FOLDER)) for step in before]
             staged = self.stage(rest, FOLDER)
             days = staged[0].days(self.spark) if staged else []
-            progress = _Progress(self.request.start, self.request.end, days)
-            for step in _cut(rest, days, self.request.step_rows):
-                if not self.take_turn([*first, (step, staged)]):
-                    break  # the staged rows are out of date: they are staged again, from here on
-                first, before, position = [], [], step.end
-                log.info("%s", progress.line(position))
+            with progress.phase(self.days_until(position), sum(rows for _, rows in days), "rows") as phase:
+                for step in _cut(rest, days, self.request.step_rows):
+                    if not self.take_turn([*first, (step, staged)]):
+                        break  # the staged rows are out of date: they are staged again, from here on
+                    first, before, position = [], [], step.end
+                    phase.reach(sum(rows for day, rows in days if day < position), self.days_until(position))
+                    log.info("backfill: %s", phase)
         self.rebuild(before)
+
+    def days_until(self, position: datetime) -> str:
+        """How many of the range's days lie before a position."""
+        start, end = self.request.start, self.request.end
+        return f"{_days(start, position)} of {_days(start, end)} days"
 
     def stage(self, step: Step, folder: str) -> list[Staged]:
         """Find and judge, by the backfill's rules, the rows of a step, of the topics that are asked for."""
@@ -225,22 +232,6 @@ class _Work:
             gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, has_lease=True)
         releases.publish(self.settings)
         self.published = True
-
-
-class _Progress:
-    """How much of a range is done, and how long the rest may take: these days with so many rows, which begin now."""
-
-    def __init__(self, start: datetime, end: datetime, days: list[tuple[datetime, int]]) -> None:
-        self._start, self._end, self._days, self._began = start, end, days, time.monotonic()
-
-    def line(self, position: datetime) -> str:
-        """One line, for a position that was reached."""
-        done = sum(count for day, count in self._days if day < position)
-        rows = sum(count for _, count in self._days)
-        seconds = time.monotonic() - self._began
-        left = timedelta(seconds=round(seconds * (rows - done) / done)) if done else None
-        days = f"{_days(self._start, position)} of {_days(self._start, self._end)} days"
-        return f"backfill: {days}, {done} of {rows} rows in {timedelta(seconds=round(seconds))}" + (f", about {left} left" if left else "")
 
 
 def _days(start: datetime, end: datetime) -> int:

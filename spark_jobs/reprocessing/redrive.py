@@ -21,6 +21,7 @@ from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index, recompute
 from spark_jobs.silver.events import judge_events
@@ -33,8 +34,9 @@ def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> Non
     """Append the plan's corrections, judge its rows again, put those that pass in their old places and record what happened."""
     if added := corrections.append(settings, plan.corrections, datetime.now(UTC)):
         log.info("control.corrections: %d added", added)
-    with sinks.configured(spark, id_index.SESSION):
-        for topic in plan.topics:
+    with sinks.configured(spark, id_index.SESSION), progress.phase("", len(plan.topics), "topics") as phase:
+        for done, topic in enumerate(plan.topics):
+            phase.reach(done, topic.quarantine.name)
             _redrive(spark, settings, topic, plan, run_id)
     log.info("next: the DAG medallion, or by hand gate bronze, gate silver, gold, gate gold, release")
 

@@ -15,6 +15,7 @@ from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, Table
 from spark_jobs.lake.topics import EVENTS
 from spark_jobs.releases import retention, rollback
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index
@@ -41,11 +42,14 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
     session = cache(start)
     present = [table for table in tables if table_upkeep.exists(settings, table)]
     served = [table for table in present if table in (*BRONZE, *LIVE)]
-    reports = _maintain_served(settings, served, session, who, wait_seconds)
-    for table in present:
-        if table not in served:
-            reports.append(_maintain(settings, table, session, wait_seconds))
-            log.info("%s", reports[-1])
+    with progress.phase("tables of running applications"):
+        reports = _maintain_served(settings, served, session, who, wait_seconds)
+    with progress.phase("", len(present), "tables") as phase:
+        for table in present:
+            if table not in served:
+                phase.reach(len(reports), table.name)
+                reports.append(_maintain(settings, table, session, wait_seconds))
+                log.info("%s", reports[-1])
     if QUALITY_RESULTS in tables:
         expiry.remove_expired_reports(settings, table_upkeep.utc_now())
     if failed := [report for report in reports if report.error]:

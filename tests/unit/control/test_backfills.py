@@ -14,7 +14,7 @@ from spark_jobs.lake import tables
 from spark_jobs.lake.tables import REDRIVES, SILVER_TRANSACTIONS
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.releases.releases import has_unreleased_batches
-from spark_jobs.reprocessing.backfill import _cut, _Progress
+from spark_jobs.reprocessing.backfill import _cut
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.runtime.times import from_micros, parse_range, to_micros
@@ -128,14 +128,6 @@ def test_a_range_is_cut_between_days_and_no_day_is_cut() -> None:
 
 def started_nowhere() -> Backfill:
     return Backfill("b", START, END, ("silver.transactions",), RULES)
-
-
-def test_progress_tells_days_rows_and_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([100.0, 160.0, 220.0])
-    monkeypatch.setattr("spark_jobs.reprocessing.backfill.time.monotonic", lambda: next(clock))
-    progress = _Progress(START, END, [(START, 100), (START + 20 * DAY, 100)])
-    assert progress.line(START + 10 * DAY) == "backfill: 10 of 31 days, 100 of 200 rows in 0:01:00, about 0:01:00 left"
-    assert progress.line(END) == "backfill: 31 of 31 days, 200 of 200 rows in 0:02:00"
 
 
 @pytest.mark.parametrize(
