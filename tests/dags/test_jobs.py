@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.progress import has_new_batches
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
@@ -120,6 +121,37 @@ def test_a_job_sees_this_checkout_and_the_run_it_belongs_to(tmp_path: Path) -> N
     )
     Job(task_id="release", arguments=["release", "ä"], command=fake_job(tmp_path, body)).execute(CONTEXT)
     assert seen.read_text().splitlines() == [str(ROOT), str(ROOT), CONTEXT["run_id"], "release", "ä"]
+
+
+class _TaskInstance:
+    """Stands for Airflow's, which is there only within a run of its own."""
+
+    def __init__(self) -> None:
+        self.pushed: list[tuple[str, str]] = []
+
+    def xcom_push(self, key: str, value: str) -> None:
+        self.pushed.append((key, value))
+
+
+def test_what_a_job_says_of_its_progress_is_pushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path))
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
+    body = """
+import time
+from spark_jobs.runtime import progress
+from spark_jobs.runtime.settings import read_settings
+progress.EVERY_SECONDS = 0.05
+with progress.shown(read_settings(), "release", os.environ["LEDGER_RUN_ID"]):
+    for day in range(2):
+        with progress.phase(f"day {day}", 2, "days"):
+            time.sleep(1)
+"""
+    ti = _TaskInstance()
+    context = Context(run_id=CONTEXT["run_id"], ti=ti)  # type: ignore[typeddict-item]
+    Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(context)
+    assert {key for key, _ in ti.pushed} == {"progress"}
+    assert ti.pushed[0][1].startswith("day 0, 0 of 2 days in 0:00:0")
+    assert ti.pushed[-1][1].startswith("day 1, 0 of 2 days in 0:00:0")
 
 
 def test_a_job_that_fails_is_told_by_its_last_line(tmp_path: Path) -> None:
