@@ -32,7 +32,7 @@ SMALL_FRAMES = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 LONG_LIVED = {  # one JVM runs hundreds of small jobs: what is run often is worth the slow compiler
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "3g",
     "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
 }
 MARKERS = {"spark": {"spark"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups

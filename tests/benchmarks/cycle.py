@@ -35,7 +35,7 @@ from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.topics import transactions
-from spark_jobs.runtime.session import java_options, start_session
+from spark_jobs.runtime.session import engine_conf, start_session
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index, job as silver
 from tests.benchmarks import event_log, gold_history
@@ -45,7 +45,7 @@ from tests.benchmarks.history import PARTITIONS, environment, link_copy
 
 CUSTOMERS, ACCOUNTS, CHANGED = 5300, 4500, 20
 WARM_UP = 2
-LONG_LIVED = {"spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False)), "spark.driver.memory": "2g"}
+_FOR_HISTORY = engine_conf() | {"spark.driver.memory": "2g"}
 _WRITTEN = (*tables.SILVER_OWNED, *tables.GOLD, tables.BATCHES)
 Message = tuple[str, dict[str, Any]]
 
@@ -85,7 +85,7 @@ def make_history(home: Path, count: int) -> None:
     shutil.rmtree(home, ignore_errors=True)
     settings = read_settings(environment(home))
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
-    spark = start_session(settings, "history", LONG_LIVED)
+    spark = start_session(settings, "history", _FOR_HISTORY)
     arrive(settings, "customers", 1, [customer(number, "Ely", 0) for number in range(CUSTOMERS)])
     arrive(settings, "accounts", 1, [account(number, number % 77, 0) for number in range(ACCOUNTS)])
     run_silver(spark, settings, "history")
@@ -110,7 +110,7 @@ def measure(home: Path, copy: Path, history: int, sizes: Iterable[int], cycles: 
     link_copy(home, copy)
     settings, log = read_settings(environment(copy)), copy / "events"
     log.mkdir()
-    spark = start_session(settings, "cycle", event_log.conf(log) | LONG_LIVED)
+    spark = start_session(settings, "cycle", event_log.conf(log) | engine_conf())
     batch, number, found = 1 + history // ROWS_A_BATCH, history, dict[str, list[Phase]]()
     for size in sizes:
         for cycle in range(WARM_UP + cycles):
