@@ -26,16 +26,17 @@ pipeline continues meanwhile. It is one more Spark application of 1 GB. More: `i
 
 from datetime import timedelta
 
-from airflow.sdk import CronTriggerTimetable, Param, dag
+from airflow.sdk import Param, dag
 
 from include.orchestration.alerts import alerts
 from include.orchestration.defaults import ON_SCHEDULE, about
 from include.orchestration.jobs import spark_job
+from include.orchestration.timetable import AtTimes
 
 
 @dag(
     dag_id="audit",
-    schedule=CronTriggerTimetable("47 4 * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
+    schedule=AtTimes("47 4 * * *", "daily at 04:47 UTC"),
     **about(__doc__),
     tags=["silver", "gold", "quality"],
     **ON_SCHEDULE,

@@ -28,15 +28,16 @@ long that takes. The table's line then names the job it waits for. More: `includ
 import sys
 from datetime import timedelta
 
-from airflow.sdk import CronTriggerTimetable, dag
+from airflow.sdk import dag
 
 from include.orchestration.defaults import ON_SCHEDULE, about
 from include.orchestration.jobs import Job, job
+from include.orchestration.timetable import AtTimes
 
 
 @dag(
     dag_id="maintenance",
-    schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
+    schedule=AtTimes("17 3 * * *", "daily at 03:17 UTC"),
     **about(__doc__),
     tags=["bronze", "silver", "gold", "files"],
     **ON_SCHEDULE,

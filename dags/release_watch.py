@@ -1,4 +1,4 @@
-"""Is the release that readers see up to date? Checked every five minutes.
+"""Is the release that readers see up to date? Checked every 15 minutes.
 
 Its one task fails if bronze has held rows that the newest release lacks for longer than `LEDGER_RELEASE_STALE_MINUTES` (60).
 It sends one alert for each stale release, however often it fails. It writes no table and starts no JVM.
@@ -15,16 +15,17 @@ limit too. The DAG is on from the start; you may trigger it at any time (no para
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import CronTriggerTimetable, dag, task
+from airflow.sdk import dag, task
 
 from include.orchestration.alerts import alerts, once_per_release
 from include.orchestration.defaults import ON_SCHEDULE, about
 from include.orchestration.progress import refuse_stale_release
+from include.orchestration.timetable import AtTimes
 
 
 @dag(
     dag_id="release_watch",
-    schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=timedelta(0)),  # not at once when it is switched on
+    schedule=AtTimes("*/15 * * * *", "every 15 minutes"),
     **about(__doc__),
     tags=["release", "quality", "alert"],
     **ON_SCHEDULE,

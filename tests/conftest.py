@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runtime.session import java_options, s3_conf, start_session
+from spark_jobs.runtime.session import FEW_ROWS, java_options, s3_conf, start_session
 from spark_jobs.runtime.settings import read_settings
 
 # Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
@@ -24,12 +24,9 @@ GROUPS = {  # folder -> group
 }
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
-SMALL_FRAMES = {
+SMALL_FRAMES = FEW_ROWS | {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.delta.log.cacheSize": "50",  # of 10,000: the tables of an hour of tests, with their files, fill the heap
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 LONG_LIVED = {  # one JVM runs hundreds of small jobs: what is run often is worth the slow compiler
     "spark.driver.memory": "3g",

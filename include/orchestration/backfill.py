@@ -235,4 +235,4 @@ def _moment(name: str, text: Any) -> datetime:
 
 
 def _named(leader: Run) -> str:
-    return f"the run {leader.run_id}, for {leader.day}"  # Airflow names a run after the end of its day
+    return f"the run {leader.run_id}, for {leader.day}"

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from include.orchestration import refusals
+
 PIPELINE_DAG, BACKFILL_DAG = "medallion", "backfill_days"  # those whose tasks are gates
 BY_HAND = "backfill_by_hand"  # begins the ids of runs of BACKFILL_DAG that a person triggered
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -15,6 +17,7 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=5),
+    "on_execute_callback": refusals.expect,
 }
 
 _ONE_AT_A_TIME: dict[str, Any] = {"catchup": False, "max_active_runs": 1, "default_args": DEFAULT_ARGS}

@@ -1,16 +1,40 @@
-"""A schedule of days that never starts a run of its own accord. `include/plugins/timetables.py` makes it known to Airflow.
+"""Our schedules: times with a word for them, and days that run on request only. `include/plugins/timetables.py` lists them for Airflow.
 
 Every part of Airflow imports this file with that plugin, so it imports next to nothing of ours.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.timetables.trigger import CronTriggerTimetable
 from airflow.utils.types import DagRunType
 from pendulum import DateTime
 
 from include.orchestration.defaults import BY_HAND
+
+
+class AtTimes(CronTriggerTimetable):
+    """Times by UTC, in cron's words and in ours. The first is not at once when the DAG is switched on."""
+
+    def __init__(self, cron: str, words: str) -> None:
+        super().__init__(cron, timezone="UTC", run_immediately=timedelta(0))
+        self._arguments = {"cron": cron, "words": words}
+
+    @property
+    def summary(self) -> str:
+        """What Airflow's pages show as the schedule."""
+        return self._arguments["words"]
+
+    def serialize(self) -> dict[str, Any]:
+        """Its arguments."""
+        return self._arguments
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> Timetable:
+        """The schedule of these arguments."""
+        return cls(**data)
 
 
 class DaysOnRequest(CronDataIntervalTimetable):
@@ -38,8 +62,9 @@ class DaysOnRequest(CronDataIntervalTimetable):
         return cls()
 
     def generate_run_id(self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any) -> str:
-        """As Airflow does, but a manual run can be told apart from one of another DAG."""
-        name = super().generate_run_id(run_type=run_type, run_after=run_after, data_interval=data_interval, **extra)
+        """As Airflow does, but a day's run is named by its day, not by the next, and a manual one can be told apart from another DAG's."""
+        moment = data_interval.start if run_type == DagRunType.BACKFILL_JOB and data_interval else run_after
+        name = super().generate_run_id(run_type=run_type, run_after=moment, data_interval=data_interval, **extra)
         return name.replace(DagRunType.MANUAL.value, BY_HAND, 1) if run_type == DagRunType.MANUAL else name
 
     def next_dagrun_info(self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction) -> DagRunInfo | None:

@@ -2,9 +2,9 @@
 
 from airflow.plugins_manager import AirflowPlugin
 
-from include.orchestration.timetable import DaysOnRequest
+from include.orchestration.timetable import AtTimes, DaysOnRequest
 
-TIMETABLES = [DaysOnRequest]
+TIMETABLES = [AtTimes, DaysOnRequest]
 
 
 class TimetablesPlugin(AirflowPlugin):

@@ -12,11 +12,11 @@ from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.versions import is_upkeep
+from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
 
-# A small plan is quicker without shuffles of four parts, and without being planned again between its stages.
 _SELECT = Template("select $columns from t where $where")
-SMALL_PLANS = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+SMALL_PLANS = {"spark.sql.shuffle.partitions": "1"} | session.FEW_ROWS
 
 
 @dataclass(frozen=True)

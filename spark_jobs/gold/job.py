@@ -42,8 +42,9 @@ def _waves() -> tuple[tuple[GoldTable, ...], ...]:
     """The gold tables in groups that come one after the other; those of one group are independent of one another.
 
     The first is the table from which the others read silver's rows, in the order of time; the last are those made of another one.
+    What takes longest begins first: tables to which sums are added take less than those whose parts are made again.
     """
-    found = [find(table.name) for table in tables.GOLD]
+    found = sorted((find(table.name) for table in tables.GOLD), key=lambda table: bool(getattr(table.strategy, "adds", None)))
     first = [table for table in found if table == tables.ENRICHED_TRANSACTIONS]
     return (*first,), (*(table for table in found if table not in first and table.made_of is None),), (*(t for t in found if t.made_of),)
 

@@ -25,6 +25,12 @@ RPC = {  # as in include/spark/cluster.conf: a client of any of Spark's ports mu
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
 }
+# Few rows are computed before a plan is made again between its stages, and before code for them is generated and compiled.
+FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
@@ -108,8 +114,11 @@ def live_conf() -> dict[str, str]:
 
 
 def engine_conf() -> dict[str, str]:
-    """What an engine needs on top: a JVM that lives for many jobs compiles with both compilers."""
-    return {"spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False))}
+    """What an engine needs on top: a JVM that lives for many jobs compiles with both compilers, and keeps the code that it generates."""
+    return {
+        "spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False)),
+        "spark.sql.codegen.cache.maxEntries": "2000",
+    }
 
 
 def _serial_collector() -> dict[str, str]:

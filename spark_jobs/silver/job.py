@@ -18,6 +18,7 @@ from spark_jobs.lake import few_rows, side_by_side, sinks, tables
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.lake.txn import Txn
+from spark_jobs.runtime import session
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import batches, events, id_index, new_events, new_versions
@@ -26,8 +27,7 @@ from spark_jobs.silver.batches import Part
 log = logging.getLogger(__name__)
 
 _APPLICATION = "silver"
-_LEAN = {  # of few rows, plans cost more than their work
-    "spark.sql.adaptive.enabled": "false",
+_LEAN = session.FEW_ROWS | {  # of few rows, plans cost more than their work
     "spark.sql.shuffle.partitions": "2",
     # It would judge rows that are given in memory while it plans, one by one, in this process.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",

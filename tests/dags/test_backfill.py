@@ -67,6 +67,16 @@ def test_a_backfill_finds_its_days_and_nothing_runs_by_itself(dag: DAG) -> None:
     assert not any(task.depends_on_past for task in dag.tasks)  # one failed day would hold up all others
 
 
+def test_the_run_of_a_day_is_named_by_that_day(dag: DAG) -> None:
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    (info,) = stored.iter_dagrun_infos_between(datetime(2013, 2, 28, tzinfo=UTC), datetime(2013, 2, 28, tzinfo=UTC))
+    run_id = stored.timetable.generate_run_id(
+        run_type=DagRunType.BACKFILL_JOB, run_after=info.run_after, data_interval=info.data_interval, partition_key=None
+    )
+    assert run_id == "backfill__2013-02-28T00:00:00+00:00"
+    assert dag_of_run(run_id) == "backfill_days"
+
+
 def test_the_run_of_a_verdict_tells_its_dag(dag: DAG) -> None:
     moment = DateTime(2026, 11, 20, 12, tzinfo=UTC)
     timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable

@@ -58,6 +58,8 @@ def test_an_operator_waits_and_then_releases_anyway(
         **dict.fromkeys(["gold", "gold_gate", "release"], "upstream_failed"),
         "silver_gate": "failed",
     }
+    assert "is closed: failed silver.transactions" in log(settings, medallion, closed, "silver_gate")
+    assert not re.search("Traceback|error_detail", log(settings, medallion, closed, "silver_gate"))
     assert released(settings) == before
     (asked,) = [each for each in api.runs("quality_decision") if closed in each]
 
@@ -74,6 +76,7 @@ def test_an_operator_waits_and_then_releases_anyway(
     line = log(settings, medallion, waiting, "find_new_batches")
     for part in ("waiting, as was decided", "admin decided to wait at", "the bank looks into it", "quality_decision is triggered again"):
         assert part in line
+    assert not re.search("Traceback|error_detail", line)
     assert content(settings) == rows
 
     again = api.trigger("quality_decision")
