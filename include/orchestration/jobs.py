@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, error_line, job_environment
 from spark_jobs.runtime.private import UMASK, keep_files_private
-from spark_jobs.runtime.session import s3_conf, submit_conf
+from spark_jobs.runtime.session import s3_conf, submit_conf, ui_environment
 from spark_jobs.runtime.settings import ROOT, read_settings
 from spark_jobs.service.heartbeat import RUNNING, read_one
 from spark_jobs.service.services import ENGINE
@@ -41,14 +41,15 @@ def spark_job(
 
     `args` follow the job's name on its command line; they may be templates, and one that renders to nothing is left out.
     """
+    settings = read_settings()
     return (operator or SparkJob)(
         task_id=task_id or name,
         name=f"ledger-{name}",
         conn_id=SPARK_CONNECTION,
         application=str(APPLICATION),
         application_args=[name, *args],
-        conf=submit_conf(read_settings()) | (s3_conf() if name == "export" else {}),
-        env_vars={**job_environment(), "LEDGER_RUN_ID": "{{ run_id }}"},
+        conf=submit_conf(settings) | (s3_conf() if name == "export" else {}),
+        env_vars={**job_environment(), **ui_environment(settings), "LEDGER_RUN_ID": "{{ run_id }}"},
         verbose=False,
         **operator_args,
     )

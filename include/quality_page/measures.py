@@ -37,10 +37,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Measures:
-    """The last runs, oldest first, and how many of their records broke each (topic, rule)."""
+    """The last runs, oldest first, the first batch of theirs by topic, and how many of their records broke each (topic, rule)."""
 
     runs: list[Run]
     broken: Counter[tuple[str, str]]
+    first_batches: dict[str, int] = field(default_factory=dict)
 
     @property
     def taken(self) -> Counter[str]:
@@ -62,7 +63,8 @@ def measure(warehouse: Warehouse) -> Measures:
         run.quarantined[topic] += row["quarantined"] or 0
         if topic == "transactions":
             run.newest_event_at = row["_newest_event_at"]
-    measures = Measures(sorted(runs.values(), key=lambda run: run.at), Counter())
+    first_batches = {topic: int(found[0]["first_batch"] or 0) for topic, found in of_topic.items()}
+    measures = Measures(sorted(runs.values(), key=lambda run: run.at), Counter(), first_batches)
     for table in quarantine.TABLES.values():
         for broken in _since(warehouse, table, _BROKEN, of_topic.get(table.topic, [])):
             measures.broken[table.topic, broken["rule"]] += broken["n"]

@@ -23,6 +23,7 @@ from spark_jobs.bronze.texts import KeyAndValue, Texts, fields_of, missing_field
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import BY_TOPIC
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
@@ -77,7 +78,7 @@ def _collect(settings: Settings, table: Table, topic: str, source: Source, spool
     now = datetime.now(UTC).replace(microsecond=0)
     fixed = {"headers": None, "_topic": topic, "_partition": 0, "_timestamp": now, "_batch": None}
     count = 0
-    with _open(settings, BY_TOPIC[table.topic], source) as messages:
+    with _open(settings, BY_TOPIC[table.topic], source) as messages, progress.phase(topic) as phase:
         while part := list(islice(messages, _AT_ONCE)):
             stored = _stored(bronze, topic, count, min(count + len(part), end))
             for offset, message in enumerate(part, start=count):
@@ -86,6 +87,7 @@ def _collect(settings: Settings, table: Table, topic: str, source: Source, spool
                 elif stored[offset] != message:
                     raise _changed(topic, offset, "is another than the one that was imported")
             count += len(part)
+            phase.reach(count, f"{topic}: {count:,} rows read")
     if count < end:
         raise _changed(topic, count, "was imported and is gone now")
     if not count:

@@ -19,6 +19,7 @@ from spark_jobs.bronze.fetches import Fetches
 from spark_jobs.bronze.record_batches import MOST_BYTES
 from spark_jobs.bronze.records import Span, bronze_row, find_spans, open_consumer
 from spark_jobs.lake.tables import HOLES, Table
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
@@ -113,8 +114,10 @@ def _fetch(
     skipped = [gaps.range_of(hole) for hole in holes if hole["_partition"] == span.partition]
     empty: list[range] = []
     too_large: list[int] = []
-    with Fetches(settings.broker(), topic) as fetches:
+    label_of_span = f"{topic} partition {span.partition}"
+    with Fetches(settings.broker(), topic) as fetches, progress.phase(label_of_span, len(range(span.first, span.end)), "offsets") as phase:
         for first in range(span.first, span.end, _AT_ONCE):
+            phase.reach(first - span.first, label_of_span)
             missing = coverage.missing(span.partition, first, min(first + _AT_ONCE, span.end))
             if not len(missing):
                 continue

@@ -17,6 +17,7 @@ from spark_jobs.export.request import Request
 from spark_jobs.export.source import TIME, Source
 from spark_jobs.lake.sinks import configured
 from spark_jobs.releases.releases import Release
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings, s3_access
 from spark_jobs.runtime.times import to_text
@@ -44,11 +45,12 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str, 
         try:
             before = target.days()
             ranges = widened(request, before)
-            with _rows(spark, settings, request, release, ranges) as found:
+            with _rows(spark, settings, request, release, ranges) as found, progress.phase("writing files"):
                 kill_point("before staging an export")
                 staged = _stage(target, found, request)
             kill_point("after staging an export")
-            return _publish(target, request, found, ranges, staged, before)
+            with progress.phase("publishing days"):
+                return _publish(target, request, found, ranges, staged, before)
         finally:
             target.end()
 

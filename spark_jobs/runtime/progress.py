@@ -52,9 +52,11 @@ class Progress:
     run_id: str
     says: str
     said_at: float
+    link: str = ""  # to Spark's pages
 
 
 _phases: list[Phase] = []  # of this process, the outermost first
+_links: list[str] = []  # the newest last
 
 
 @contextmanager
@@ -68,6 +70,11 @@ def phase(now: str, total: int = 0, unit: str = "") -> Iterator[Phase]:
         _phases.remove(begun)
 
 
+def link(address: str) -> None:
+    """Where Spark shows what this process does, from now on."""
+    _links.append(address)
+
+
 @contextmanager
 def shown(settings: Settings, job: str, run_id: str) -> Iterator[None]:
     """Say every ten seconds how far this job has come, while it is in a phase. The file goes with the job."""
@@ -79,7 +86,7 @@ def shown(settings: Settings, job: str, run_id: str) -> Iterator[None]:
             if says := "; ".join(map(str, list(_phases))):
                 log.info("%s: %s", job, says)
                 with suppress(OSError):  # a full disk stops the job where it matters
-                    write_whole(file, json.dumps(asdict(Progress(job, run_id, says, time.time()))))
+                    write_whole(file, json.dumps(asdict(Progress(job, run_id, says, time.time(), _links[-1] if _links else ""))))
 
     saying = Thread(target=say, name="progress", daemon=True)
     saying.start()

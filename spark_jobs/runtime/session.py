@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.runtime import engine
+from spark_jobs.runtime import engine, progress
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 JARS = ROOT / ".jars" / "spark"
 S3_JARS = ROOT / ".jars" / "s3"
@@ -56,7 +58,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM ten times per column, to name a line of Python in errors
         "spark.databricks.delta.snapshotPartitions": "1",  # each partition compiles the code that reads a table's log again
         "spark.log.level": "ERROR",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
@@ -160,7 +162,17 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     is_first = SparkSession._instantiatedSession is None
     if is_first and (gateway := engine.borrow(settings, name, engine.needs(settings.spark_master, conf), more)):
         _enter(gateway)
-    return SparkSession.builder.appName(name).master(settings.spark_master).config(map={**conf, **more}).getOrCreate()
+    os.environ |= ui_environment(settings)
+    spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map={**conf, **more}).getOrCreate()
+    if is_first and (address := spark.sparkContext.uiWebUrl):
+        log.info("Spark's pages: %s", address)
+        progress.link(address)
+    return spark
+
+
+def ui_environment(settings: Settings) -> dict[str, str]:
+    """What a driver must find in its environment to serve Spark's pages on loopback only: they ask nobody who he is."""
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_ui and settings.spark_master.startswith("local") else {}
 
 
 def _enter(address: Mapping[str, Any]) -> None:

@@ -34,6 +34,7 @@ class Settings:
     alert_webhook: str | None = field(repr=False)  # it may hold a token
     alert_mail: tuple[str, ...]
     release_stale_minutes: int
+    spark_ui: bool  # whether drivers serve Spark's pages, on loopback only
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
     @property
@@ -140,6 +141,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""
         ),
         bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
+        spark_ui=matching("LEDGER_SPARK_UI", "off", r"on|off", "on or off") == "on",
         release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):

@@ -193,6 +193,26 @@ def test_the_page_takes_airflows_colours(home: Settings, opened: Open) -> None:
     expect(page.locator("body")).to_have_css("background-color", "rgb(17, 17, 17)")
 
 
+def test_dark_pages_are_printed_on_white(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    page = opened(scheme="dark")
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.reload()
+    page.emulate_media(media="print")
+    keep(page, "pages-print")
+    expect(page.locator("body")).to_have_css("color", "rgb(31, 39, 51)")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(255, 255, 255)")
+    expect(page.get_by_role("navigation").first).to_be_hidden()
+
+
+def test_the_rules_to_choose_from_are_those_of_the_chosen_table(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    page = opened("quarantine?rule=parseable")
+    page.get_by_label("Table").select_option("silver.customers_quarantine")
+    expect(page).to_have_url(re.compile("table=silver.customers_quarantine"))
+    expect(page.get_by_label("Rule")).to_have_value("")
+
+
 def test_a_keyboard_is_enough(home: Settings, opened: Open) -> None:
     rows.fill(home, 2)
     rows.close_gate(home, 3)

@@ -1,6 +1,5 @@
 """The page "Quality": nothing without a login, what it says, and what it must never say."""
 
-import json
 import re
 import time
 
@@ -11,7 +10,6 @@ from fastapi.testclient import TestClient
 
 from include.quality_page.app import app
 from spark_jobs.lake import tables
-from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.settings import ROOT, Settings
 from tests.support import quality_rows as rows
 
@@ -80,16 +78,6 @@ def test_every_table_with_its_last_runs_and_the_charts(home: Settings, reader: T
     assert '/quality/data_docs/validations/silver/customers_quarantine/run/3.html"' in text
     assert "/dags/medallion/runs/scheduled__2026-03-01T00%3A15%3A00%2B00%3A00" in text
     assert "http://" not in text.replace("http://airflow.example", "")
-
-
-def test_a_job_under_way_is_told_with_its_run(home: Settings, reader: TestClient) -> None:
-    rows.fill(home, 1)
-    facts = {"job": "backfill", "run_id": "backfill_days__manual__1", "says": "3 of 10 days in 0:01:00", "said_at": time.time()}
-    file = home.checkpoints / "progress" / "backfill-1.json"
-    write_whole(file, json.dumps(facts))
-    assert "<b>Under way:</b> backfill, 3 of 10 days in 0:01:00" in reader.get("/").text
-    file.unlink()
-    assert "Under way" not in reader.get("/").text
 
 
 def test_gold_tables_lead_to_the_page_that_explains_a_cell(home: Settings, reader: TestClient) -> None:

@@ -50,7 +50,7 @@ document.addEventListener("DOMContentLoaded", () => {
     graph.addEventListener("mouseover", light);
     graph.addEventListener("focusin", light);
   }
-  for (const form of document.querySelectorAll("form.at-once")) {
-    form.addEventListener("change", () => form.requestSubmit());
+  for (const choice of document.querySelectorAll("select.at-once")) {
+    choice.addEventListener("change", () => choice.form.requestSubmit());
   }
 });
