@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from spark_jobs.live import fingerprint, upgrade
+from spark_jobs.live.publishing import Publishing
 from spark_jobs.live.queries import QUERIES
 from spark_jobs.live.running import Intake, Live
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
@@ -38,10 +39,11 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     heart.beat(jvm=identify(jvm_of(spark)))
     intake = Intake(spark, settings, available_now=start.available_now)
     queries = [Live(spark, settings, query, intake, available_now=start.available_now) for query in QUERIES]
-    stages: list[list[SupervisedQuery]] = [[intake], [*queries]] if start.available_now else [[intake, *queries]]
+    after: list[SupervisedQuery] = [*queries, *([Publishing(settings, available_now=start.available_now)] if settings.live_topics else [])]
+    stages: list[list[SupervisedQuery]] = [[intake], after] if start.available_now else [[intake, *after]]
 
     def report(is_stopping: bool) -> None:
-        status = {query.name: query.status(time.monotonic()) for query in (intake, *queries)}
+        status = {query.name: query.status(time.monotonic()) for query in (intake, *after)}
         heart.beat(state=STOPPING if is_stopping else RUNNING, topics=status)
         if not is_stopping:
             upkeep.serve()

@@ -34,6 +34,7 @@ class Settings:
     alert_webhook: str | None = field(repr=False)  # it may hold a token
     alert_mail: tuple[str, ...]
     release_stale_minutes: int
+    live_topics: bool  # whether live queries publish to Kafka, too
     spark_ui: bool  # whether drivers serve Spark's pages, on loopback only
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
@@ -141,6 +142,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""
         ),
         bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
+        live_topics=matching("LEDGER_LIVE_TOPICS", "off", r"on|off", "on or off") == "on",
         spark_ui=matching("LEDGER_SPARK_UI", "off", r"on|off", "on or off") == "on",
         release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )

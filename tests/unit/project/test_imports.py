@@ -55,7 +55,7 @@ FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
         "gold": ("control", "lake", "runtime"),
     },
     {
-        "live": ("gold", "silver", "bronze", "service", "control", "lake", "runtime"),
+        "live": ("gold", "silver", "bronze", "service", "control", "kafka", "lake", "runtime"),
         "releases": ("silver", "control", "lake", "runtime"),
     },
     {
