@@ -39,10 +39,12 @@ start a new backfill with *missing and errored*, because Airflow never starts th
 The DAG is on from the start and has no scheduled runs. While it is paused, a backfill waits. More: `include/docs/backfill.md`.
 """
 
+from typing import Any
+
 from airflow.sdk import Param, TriggerRule, dag, task
 
 from include.orchestration.alerts import alerts
-from include.orchestration.assets import layer_assets
+from include.orchestration.assets import layer_assets, tell_release
 from include.orchestration.backfill import FindDays, Rebuild, report_release, tables_param, time_param
 from include.orchestration.decisions import AskForDecision
 from include.orchestration.defaults import BACKFILL_DAG, DEFAULT_ARGS, about
@@ -97,8 +99,9 @@ def backfill_days() -> None:
         outlets=[*layer_assets("silver"), *layer_assets("gold")],  # judged good, step by step
         doc_md="Logs the release that readers see now.",
     )
-    def released() -> None:
+    def released(outlet_events: Any = None) -> None:
         report_release()
+        tell_release(outlet_events, [*layer_assets("silver"), *layer_assets("gold")])
 
     ask = AskForDecision(
         task_id="ask_for_decision",

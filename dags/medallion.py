@@ -38,7 +38,7 @@ from typing import Any
 from airflow.sdk import Param, TriggerRule, dag, task
 
 from include.orchestration.alerts import alerts
-from include.orchestration.assets import RELEASE, layer_assets, topic_assets
+from include.orchestration.assets import RELEASE, layer_assets, tell_release, topic_assets
 from include.orchestration.decisions import AskForDecision
 from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, about
 from include.orchestration.gates import quality_gate
@@ -91,6 +91,7 @@ def medallion() -> None:
         "release",
         inlets=[*bronze, *silver_tables, *gold_tables],
         outlets=[RELEASE],
+        tell=tell_release,
         execution_timeout=GATE_LIMIT,
         doc_md="Publishes one judged version of every table for readers.",
     )

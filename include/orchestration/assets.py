@@ -4,12 +4,15 @@ An asset belongs to the gate that judged the table, not to the job that wrote it
 from, so Airflow's asset graph leads from the topics to the release.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from airflow.sdk import Asset
 
 from spark_jobs.lake.tables import BY_NAME, GOLD, LAYERS, Table
+from spark_jobs.runtime.settings import read_settings
 
 _DESCRIPTIONS = {
     "bronze": "Every Kafka record of the topic, unchanged.",
@@ -39,6 +42,17 @@ def layer_assets(layer: str) -> list[Asset]:
         Asset(name=table.name, uri=f"delta://{table.name.replace('.', '/')}", group=layer, extra={"description": describe(table)})
         for table in LAYERS[layer]
     ]
+
+
+def tell_release(events: Any, assets: Iterable[Asset]) -> None:
+    """Add to the events of assets what readers see of them: release, rows and version; of the asset `release` its number and all rows."""
+    from spark_jobs.releases.releases import latest_release  # not needed to parse a DAG
+
+    if release := latest_release(read_settings()):
+        facts = {"release": release.release_id, "released_at": release.released_at.isoformat()}
+        for asset in assets:
+            own = {"rows": release.rows.get(asset.name), "version": release.versions.get(asset.name)}
+            events[asset].extra = facts | ({"rows": sum(release.rows.values())} if asset == RELEASE else own)
 
 
 @cache

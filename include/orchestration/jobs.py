@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -30,6 +30,7 @@ from spark_jobs.service.services import ENGINE
 APPLICATION = ROOT / "spark_jobs" / "run.py"
 SPARK_CONNECTION = "spark_default"
 
+Tell = Callable[[Any, Iterable[Any]], None]  # of the events of a run, and its assets
 TAIL_LINES = 20  # as many as the provider keeps
 PROGRESS = "progress"  # the XCom with what a job that runs for long says last of how far it has come
 
@@ -148,18 +149,23 @@ class SparkJob(_Process, SparkSubmitOperator):
 
 
 class Job(_Process, BaseOperator):
-    """Runs a command and shows its output in the task's log."""
+    """Runs a command and shows its output in the task's log. `tell` adds to the events of its assets what they should say."""
 
     template_fields: Sequence[str] = ("arguments",)
 
-    def __init__(self, *, arguments: Sequence[str], command: Sequence[str] = COMMAND, **operator_args: Any) -> None:
+    def __init__(
+        self, *, arguments: Sequence[str], command: Sequence[str] = COMMAND, tell: Tell | None = None, **operator_args: Any
+    ) -> None:
         super().__init__(**operator_args)
         self.arguments = arguments
         self.command = command
+        self.tell = tell
 
     def execute(self, context: Context) -> Any:
         """Run to the end; raises as `job_error` says when the exit code is not 0."""
         self.run_to_the_end(context, *self.arguments)
+        if self.tell:
+            self.tell(context["outlet_events"], self.outlets)
 
 
 @contextmanager

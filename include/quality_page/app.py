@@ -119,6 +119,7 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
     warehouse = _open()
     has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
     batches = runs.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
+    steps = runs.steps_of_run(warehouse, run_id) if warehouse and dag_id == BACKFILL_DAG else []
     return _page(
         request,
         "run.html",
@@ -127,8 +128,9 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
         run_id=run_id,
         found=verdicts.of_run(warehouse, run_id) if warehouse and has_gates else [],
         conserved=runs.conservation(warehouse, batches) if warehouse else [],
-        tasks=runs.tasks_of(dag_id, run_id, batches) if has_gates else [],
+        tasks=runs.tasks_of(dag_id, run_id, batches, steps) if has_gates else [],
         batches=batches,
+        steps=steps,
         audit=audits.of_run(warehouse, run_id) if warehouse and dag_id == audits.AUDIT_DAG else None,
     )
 

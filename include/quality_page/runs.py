@@ -6,13 +6,14 @@ from datetime import datetime
 
 from include.quality_page.reading import Row, Warehouse
 from include.quality_page.words import share
-from spark_jobs.lake.tables import BATCHES
+from spark_jobs.lake.tables import BACKFILLS, BATCHES
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import first_line
 
 log = logging.getLogger(__name__)
 
 PARTS = ("output", "duplicates", "quarantined", "superseded", "no_change")
+_STEPS = "select * from t where run_id = $run_id and state = 'done' order by number limit 1000"
 _OF_RUN = "select * from t where run_id = $run_id order by finished_at limit 1000"
 _BEFORE = """select * from t where job = 'silver' and "table" = $name and last_batch < $first order by last_batch desc limit 1"""
 
@@ -71,6 +72,11 @@ def batches_of_run(warehouse: Warehouse, run_id: str) -> list[Row]:
     return warehouse.select(BATCHES, _OF_RUN, run_id=run_id)
 
 
+def steps_of_run(warehouse: Warehouse, run_id: str) -> list[Row]:
+    """The steps that one run of a backfill has done: rows of control.backfills."""
+    return warehouse.select(BACKFILLS, _STEPS, run_id=run_id)
+
+
 def conservation(warehouse: Warehouse, batches: list[Row]) -> list[Conservation]:
     """Where the records went, by topic, of a run's rows of control.batches."""
     order = [topic.silver.name for topic in TOPICS]
@@ -78,14 +84,15 @@ def conservation(warehouse: Warehouse, batches: list[Row]) -> list[Conservation]
     return [_conserved(row, _before(warehouse, row)) for row in rows]
 
 
-def tasks_of(dag_id: str, run_id: str, batches: list[Row]) -> list[Task]:
-    """The tasks of a run with their times, out of Airflow's database, in the order in which they began; none where it cannot be read."""
+def tasks_of(dag_id: str, run_id: str, batches: list[Row], steps: list[Row]) -> list[Task]:
+    """The tasks of a run, by beginning: times out of Airflow's database, rows as their jobs counted. None where that cannot be read."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
     from sqlalchemy import select
     from sqlalchemy.exc import SQLAlchemyError
 
-    rows = {"silver": _sum(batches, "silver", "input"), "gold": _sum(batches, "gold", "output")}
+    rebuilt = sum(int(step["rows"] or 0) for step in steps) if steps else None
+    rows = {"silver": _sum(batches, "silver", "input"), "gold": _sum(batches, "gold", "output"), "rebuild": rebuilt}
     columns = (TaskInstance.task_id, TaskInstance.state, TaskInstance.start_date, TaskInstance.duration, TaskInstance.try_number)
     asked = select(*columns).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id).limit(100)
     try:

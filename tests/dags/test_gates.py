@@ -10,8 +10,12 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from include.orchestration.assets import layer_assets
+from include.orchestration.assets import RELEASE, layer_assets, tell_release
 from include.orchestration.gates import QualityGate, quality_gate
+from include.orchestration.jobs import Job
+from spark_jobs.lake.tables import RELEASES
+from spark_jobs.runtime.settings import Settings
+from tests.support import quality_rows
 from tests.support.task_instance import TaskInstance
 
 TRANSACTIONS = Asset(name="silver.transactions", uri="delta://silver/transactions", group="silver")
@@ -55,6 +59,20 @@ def test_nothing_new_since_the_last_passed_verdict_counts_as_passed(tmp_path: Pa
     summary, events = run(gate(tmp_path, 0, {"verdict": "skipped", "failed": [], "report": None}))
     assert summary["verdict"] == "skipped"
     assert events[TRANSACTIONS].extra == {"verdict": "skipped"}
+
+
+def test_events_of_a_release_say_its_number_rows_and_versions(home: Settings, tmp_path: Path) -> None:
+    events, task = (
+        OutletEventAccessors(),
+        Job(task_id="release", arguments=["release"], command=("true",), tell=tell_release, outlets=[RELEASE]),
+    )
+    task.execute(TaskInstance().context(outlet_events=events, run_id="r"))
+    assert not events[RELEASE].extra  # there is none yet
+    quality_rows.write(home, RELEASES, [quality_rows.release(4, 1), quality_rows.release(4, 1, "silver.transactions", 90)])
+    task.execute(TaskInstance().context(outlet_events=events, run_id="r"))
+    assert (events[RELEASE].extra["release"], events[RELEASE].extra["rows"]) == (4, 190)
+    tell_release(events, [TRANSACTIONS])
+    assert {name: events[TRANSACTIONS].extra[name] for name in ("release", "rows", "version")} == {"release": 4, "rows": 90, "version": 1}
 
 
 def test_closed_names_what_failed_and_the_report_and_is_not_tried_again(tmp_path: Path) -> None:

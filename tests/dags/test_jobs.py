@@ -20,6 +20,7 @@ from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import HeartbeatFile
 from spark_jobs.service.services import ENGINE
 from tests.support.fake_spark import FakeSparkSubmit
+from tests.support.task_instance import TaskInstance
 
 CONTEXT = Context(run_id="scheduled__2024-05-01T00:00:00+00:00")
 
@@ -123,16 +124,6 @@ def test_a_job_sees_this_checkout_and_the_run_it_belongs_to(tmp_path: Path) -> N
     assert seen.read_text().splitlines() == [str(ROOT), str(ROOT), CONTEXT["run_id"], "release", "ä"]
 
 
-class _TaskInstance:
-    """Stands for Airflow's, which is there only within a run of its own."""
-
-    def __init__(self) -> None:
-        self.pushed: list[tuple[str, str]] = []
-
-    def xcom_push(self, key: str, value: str) -> None:
-        self.pushed.append((key, value))
-
-
 def test_what_a_job_says_of_its_progress_is_pushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_HOME", str(tmp_path))
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
@@ -146,12 +137,10 @@ with progress.shown(read_settings(), "release", os.environ["LEDGER_RUN_ID"]):
         with progress.phase(f"day {day}", 2, "days"):
             time.sleep(1)
 """
-    ti = _TaskInstance()
-    context = Context(run_id=CONTEXT["run_id"], ti=ti)  # type: ignore[typeddict-item]
-    Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(context)
-    assert {key for key, _ in ti.pushed} == {"progress"}
-    assert ti.pushed[0][1].startswith("day 0, 0 of 2 days in 0:00:0")
-    assert ti.pushed[-1][1].startswith("day 1, 0 of 2 days in 0:00:0")
+    ti = TaskInstance()
+    Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(ti.context(run_id=CONTEXT["run_id"]))
+    assert list(ti.pushed) == ["progress"]
+    assert ti.pushed["progress"].startswith("day 1, 0 of 2 days in 0:00:0")
 
 
 def test_a_job_that_fails_is_told_by_its_last_line(tmp_path: Path) -> None:
