@@ -2,8 +2,7 @@
 
 It takes every bronze batch that the newest release lacks through silver, gold and their gates, and publishes the result as a release.
 The asset `new_batches` starts it within seconds of a new batch, never two runs at once; a run that failed is started again after five
-minutes. Trigger it by hand with `force` to run every step when nothing is new, such as after an upgrade.
-A second run changes nothing, a failed run loses nothing, and readers see new rows only through a release.
+minutes. A second run changes nothing, a failed run loses nothing, and readers see new rows only through a release.
 
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do. No clean-up is needed: the next run
 repeats what is missing. Exit codes 2 and 3 are not retried, others twice with growing pauses.
@@ -18,6 +17,8 @@ repeats what is missing. Exit codes 2 and 3 are not retried, others twice with g
 - `release`: exit code 3: a table has no passed verdict for what it holds. See the gates of this run; trigger with `force`.
 
 A closed gate sends an alert.
+
+**To run every step when nothing is new**, such as after an upgrade, trigger it by hand with `force`.
 
 **When nothing is new**, no run starts, and one that you trigger ends within seconds. If nothing new comes for longer than
 LEDGER_FRESHNESS_SECONDS (a day), one run starts, so that bronze's gate records a failed expectation.

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -55,6 +56,9 @@ def test_every_dag_is_documented_tagged_and_owned(dag_bag: DagBag) -> None:
         assert dag.doc_md
         assert dag.description == dag.doc_md.partition("\n")[0].rstrip("."), f"{dag.dag_id}: lists of DAGs show the first line"
         assert "```" not in dag.doc_md, f"{dag.dag_id}: Airflow draws the graph itself"
+        first, says, fails = dag.doc_md.split("\n\n")[:3]
+        assert (first.count("\n"), says.count("\n") <= 2) == (0, True), f"{dag.dag_id}: a line, and at most three that say more"
+        assert re.match(r"\*\*When (it|a task|the task) fails\*\*", fails), f"{dag.dag_id}: what to do comes next"
         assert len(dag.doc_md) > 500, f"{dag.dag_id}: the docstring is the page that people see"
         assert dag.tags
         assert {task.owner for task in dag.tasks} == {"ledger"}
