@@ -118,6 +118,7 @@ def test_it_is_given_up_while_ingestion_runs_and_one_of_each_codec_after_it(sent
         sent.send("accounts", bytes(2 * MOST), key=b"K", codec="lz4")
         ledger.run(give_up(sent, "accounts", 0, 0))
         await_that(lambda: bronze.poll() is not None or reached(ledger)["accounts"] == {"0": 1})
+        await_that(lambda: bronze.poll() is not None or len(ledger.rows(BRONZE_TRANSACTIONS)) == len(sent.of(BRONZE_TRANSACTIONS)))
         assert bronze.poll() is None, bronze.communicate()
     assert_bronze_is(ledger, sent)
     assert len(holes(ledger)) == 6
