@@ -72,8 +72,8 @@ def medallion() -> None:
     """Wire the tasks of the run."""
 
     @task.short_circuit(doc_md="Ends the run here, without a JVM, unless bronze holds batches that the newest release lacks.")
-    def find_new_batches(params: Mapping[str, Any] | None = None) -> bool:
-        return has_new_batches(force=bool(params and params["force"]))
+    def find_new_batches(params: Mapping[str, Any] | None = None, ti: Any = None) -> bool:
+        return has_new_batches(force=bool(params and params["force"]), ti=ti)
 
     judging: dict[str, Any] = {
         "execution_timeout": GATE_LIMIT,

@@ -137,7 +137,7 @@ def _failure(profile: Profile, result: Any) -> Failure:
 
 def _bounds(kwargs: Mapping[str, Any]) -> str:
     least, most = (kwargs.get(name) for name in ("min_value", "max_value"))
-    limits = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
+    limits = [f"at least {least:,.15g}" if least is not None else "", f"at most {most:,.15g}" if most is not None else ""]
     return " and ".join(filter(None, limits)) or ", ".join(f"{name} {value}" for name, value in kwargs.items() if name != "column")
 
 

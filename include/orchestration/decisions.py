@@ -14,7 +14,7 @@ from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from include.orchestration.defaults import dag_of_run
-from include.orchestration.gates import report_url
+from include.orchestration.pages import report_url
 from spark_jobs.control.verdicts import (
     CHOICES,
     RELEASE_ANYWAY,

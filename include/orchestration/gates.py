@@ -11,7 +11,7 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.jobs import Job, job_error
-from spark_jobs.control.verdicts import report_page
+from include.orchestration.pages import airflow_url, report_url, with_pages
 from spark_jobs.runtime.commands import error_line
 from spark_jobs.runtime.errors import GateClosed
 
@@ -52,11 +52,11 @@ class QualityGate(Job):
             exit_code, output = self.run_process(context, *self.arguments, "--verdict", str(file))
             verdict = read_answer(file)
         if verdict:
-            airflow_url = context["ti"].log_url.split("/dags/")[0]
-            tables = {name: facts | {"report": report_url(facts.get("report"), airflow_url)} for name, facts in verdict.tables.items()}
-            verdict = replace(verdict, report=report_url(verdict.report, airflow_url), tables=tables)
+            airflow = airflow_url(context["ti"])
+            tables = {name: facts | {"report": report_url(facts.get("report"), airflow)} for name, facts in verdict.tables.items()}
+            verdict = replace(verdict, report=report_url(verdict.report, airflow), tables=tables)
         if exit_code == GateClosed.exit_code:
-            raise AirflowFailException(closed_message(self.layer, verdict, output))
+            raise AirflowFailException(closed_message(self.layer, verdict, with_pages(output, context["ti"])))
         if exit_code != 0:
             raise job_error(f"gate {self.layer}", exit_code, output)
         if verdict is None or verdict.verdict not in OPENING:
@@ -66,12 +66,6 @@ class QualityGate(Job):
             context["outlet_events"][asset].extra = {"verdict": verdict.verdict, **verdict.tables.get(asset.name, {})}
         self.log.info("Gate %s: %s. Report: %s", self.layer, verdict.verdict, verdict.report)
         return {"verdict": verdict.verdict, "report": verdict.report, "tables": verdict.tables}
-
-
-def report_url(report: str | None, airflow_url: str) -> str | None:
-    """Where Airflow's page Quality shows a report, of its address as a file; that address where it is no report of ours."""
-    page = report_page(report)
-    return f"{airflow_url}/quality/{page}" if page else report
 
 
 def read_answer(file: Path) -> Answer | None:

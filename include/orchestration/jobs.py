@@ -19,6 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from include.orchestration.pages import with_pages
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, error_line, job_environment
 from spark_jobs.runtime.private import UMASK, keep_files_private
@@ -83,7 +84,7 @@ class _Process:
         """Run to the end; raises as `job_error` says when the exit code is not 0."""
         exit_code, output = self.run_process(context, *arguments)
         if exit_code != 0:
-            raise job_error(arguments[0], exit_code, output)
+            raise job_error(arguments[0], exit_code, with_pages(output, context.get("ti")))
 
     def run_process(self, context: Context, *arguments: str) -> tuple[int, str]:
         """Run the command with these arguments, line by line into the log; returns its exit code and last lines."""
@@ -138,7 +139,7 @@ class SparkJob(_Process, SparkSubmitOperator):
             exit_code = re.search(r"Error code is: (-?\d+)", str(error))
             if exit_code is None:
                 raise
-            raise job_error(self.application_args[0], int(exit_code[1]), str(error)) from None
+            raise job_error(self.application_args[0], int(exit_code[1]), with_pages(str(error), context.get("ti"))) from None
 
     def on_kill(self) -> None:
         """End the job, whichever way it runs."""

@@ -3,16 +3,18 @@
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.decisions import open_verdicts, waits_for
+from include.orchestration.pages import with_pages
 from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
 
 
-def has_new_batches(force: bool) -> bool:
+def has_new_batches(force: bool, ti: Any = None) -> bool:
     """True when bronze holds batches that the newest release lacks, when the run is forced, or when bronze is stale.
 
     Stale: no new rows for longer than LEDGER_FRESHNESS_SECONDS. The run that is let through has bronze's gate record that as a
@@ -25,7 +27,7 @@ def has_new_batches(force: bool) -> bool:
 
     settings = read_settings()
     if verdicts := open_verdicts(settings):
-        raise AirflowFailException(f"{waits_for(verdicts)}: {closed_line(verdicts)}")
+        raise AirflowFailException(with_pages(f"{waits_for(verdicts)}: {closed_line(verdicts)}", ti))
     if force:
         log.info("Forced: every step runs, new batches or not.")
         return True

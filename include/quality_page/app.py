@@ -42,7 +42,7 @@ POLICY = (
 )
 
 _templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
-_templates.globals |= {name: getattr(words, name) for name in ("age", "counted", "moment", "number", "share", "size")}
+_templates.globals |= {name: getattr(words, name) for name in ("age", "counted", "grouped", "moment", "number", "share", "size")}
 _templates.globals |= {"dag_run_path": verdicts.dag_run_path, "owner": cards.OWNER}
 _AGE_OF_FILES = int(max(file.stat().st_mtime for file in STATIC.values()))  # a changed file has another address
 

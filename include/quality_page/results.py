@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from include.quality_page import charts
-from include.quality_page.words import NOTHING, moment, number
+from include.quality_page.words import NOTHING, grouped, moment, number
 from spark_jobs.control.verdicts import CRITICAL, Finding, Verdict
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
@@ -63,7 +63,7 @@ def results_of(settings: Settings, verdicts: list[Verdict]) -> list[Result]:
 def _result(key: _Key, each: dict[str, Any], finding: Finding | None, points: list[tuple[Verdict, float, bool]]) -> Result:
     name, severity, expected = key
     observed = each["result"].get("observed_value")
-    found = finding.found if finding and finding.found else number(observed) if isinstance(observed, int | float) else NOTHING
+    found = grouped(finding.found) if finding and finding.found else number(observed) if isinstance(observed, int | float) else NOTHING
     passed = bool(each["success"]) and finding is None
     return Result(name, severity, each["expectation_config"].get("description") or "", found, expected, passed, _trend(points))
 
@@ -83,7 +83,7 @@ def _trend(points: Iterable[tuple[Verdict, float, bool]]) -> charts.Chart:
 def _key(each: dict[str, Any]) -> _Key:
     config = each["expectation_config"]
     least, most = (config["kwargs"].get(name) for name in ("min_value", "max_value"))
-    limits = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
+    limits = [f"at least {least:,.15g}" if least is not None else "", f"at most {most:,.15g}" if most is not None else ""]
     return str(config["kwargs"].get("column")), str(config.get("severity") or CRITICAL), " and ".join(filter(None, limits))
 
 

@@ -1,5 +1,6 @@
 """Figures as people read them: numbers with separators, times in UTC, ages and sizes in units that fit."""
 
+import re
 from datetime import datetime, timedelta
 
 NOTHING = "\u2013"
@@ -15,6 +16,11 @@ _AGES = (
 def number(value: float | None) -> str:
     """`1,234,567`; a dash where nothing is known."""
     return NOTHING if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def grouped(text: str) -> str:
+    """A text that begins with a whole number, as found values do, with that number's separators."""
+    return re.sub(r"^[0-9]{4,15}(?=$|;)", lambda found: f"{int(found[0]):,}", text)
 
 
 def counted(value: int, one: str, many: str = "") -> str:

@@ -85,7 +85,10 @@ def install_python_packages(locks: Sequence[str]) -> None:
     if not (VENV / "bin/python").exists():
         run([*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(VENV)])
     count = sum(len(re.findall(r"^[\w.-]+(?:\[.*\])?==", file.read_text(), re.MULTILINE)) for file in files)
-    print(f"setup: installing {count} Python packages into .venv (2 GB on disk; the download takes most of the time)", flush=True)
+    print(
+        f"setup: installing {count} Python packages into .venv (2 GB on disk; some minutes, mostly for the download)",
+        flush=True,
+    )
     sync = [*uv, "pip", "sync", "--require-hashes", "--python", str(VENV / "bin/python"), *map(str, files)]
     run(sync, shows_progress=sys.stderr.isatty())
     stamp.write_text(wanted)

@@ -90,12 +90,12 @@ def test_a_run_id_that_airflow_would_refuse_is_made_fit() -> None:
 def test_the_next_run_fails_at_once_and_names_the_decision_it_waits_for(settings: Settings) -> None:
     judge(settings)
     with pytest.raises(AirflowFailException) as failure:
-        has_new_batches(force=True)
+        has_new_batches(force=True, ti=TaskInstance())
     assert str(failure.value).startswith(
         f"waiting for the decision in run {DECISION} of the DAG quality_decision (Airflow: Required Actions): "
     )
     assert "silver.transactions (unique_ids" in str(failure.value)
-    assert "report: file:///quality/data_docs/8.html" in str(failure.value)
+    assert "report: http://127.0.0.1:8080/quality/data_docs/8.html" in str(failure.value)
 
 
 def test_a_closed_gate_starts_no_run_until_a_person_decides_otherwise(settings: Settings) -> None:

@@ -156,6 +156,12 @@ def test_the_error_that_the_job_logged_is_told_even_when_other_lines_follow() ->
     assert str(job_error("bronze", 1, output)) == "bronze: exit code 1: no broker: run make up"
 
 
+def test_the_line_of_a_job_names_pages_that_people_can_open(tmp_path: Path) -> None:
+    command = fake_job(tmp_path, "print('gate silver is closed; report: file:///a%20home/quality/data_docs/8.html')\nsys.exit(3)")
+    with pytest.raises(AirflowFailException, match=r"; report: http://127\.0\.0\.1:8080/quality/data_docs/8\.html$"):
+        Job(task_id="release", arguments=["release"], command=command).execute(TaskInstance().context(run_id="r"))
+
+
 def test_arguments_reach_a_job_as_they_are(tmp_path: Path) -> None:
     hostile = ["$(touch owned)", "; touch owned", "`touch owned`", "a b", "* ?", "'\""]
     command = fake_job(tmp_path, "sys.exit(repr(sys.argv[1:]))")

@@ -8,7 +8,7 @@ import pytest
 from include.quality_page import charts
 from include.quality_page.measures import Measures, Run
 from include.quality_page.runs import PARTS, Conservation
-from include.quality_page.words import NOTHING, age, counted, moment, number, share, size
+from include.quality_page.words import NOTHING, age, counted, grouped, moment, number, share, size
 
 AT = datetime(2026, 3, 1, 1, 35, tzinfo=UTC)
 
@@ -40,6 +40,12 @@ def test_numbers_have_separators_and_what_is_not_known_is_a_dash() -> None:
     assert [counted(value, "record") for value in (0, 1, 1200)] == ["0 records", "1 record", "1,200 records"]
     assert [size(value) for value in (None, 0, 999, 1000, 1_234_567, 10**15)] == [NOTHING, "0 B", "999 B", "1 kB", "1.23 MB", "1,000.0 TB"]
     assert [moment(at) for at in (AT, None)] == ["2026-03-01 01:35", NOTHING]
+
+
+def test_found_values_have_separators_and_what_follows_stays() -> None:
+    assert [grouped(text) for text in ("800", "1000", "1234567; first: C9000 at 0:12345", "C1234", "12:3456")] == [
+        *("800", "1,000", "1,234,567; first: C9000 at 0:12345", "C1234", "12:3456"),
+    ]
 
 
 def test_a_share_is_never_rounded_to_none_or_to_all() -> None:
