@@ -55,8 +55,8 @@ class Running:
         return beat if beat and beat.is_alive() and beat.state == heartbeat.RUNNING else None
 
     def processes(self) -> tuple[psutil.Process, psutil.Process]:
-        """The JVM and the Python of the engine, once it takes jobs."""
-        await_that(self.beat)
+        """The JVM and the Python of the engine, once it takes jobs. Of one that ends, the Python outlives the JVM by a moment."""
+        await_that(lambda: (beat := self.beat()) and len(beat.processes()) == 2)
         beat = self.beat()
         assert beat
         jvm, python = beat.processes()
