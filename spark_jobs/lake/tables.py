@@ -107,8 +107,14 @@ BRONZE = tuple(topic.bronze for topic in topics.TOPICS)
 SILVER = tuple(table for topic in topics.TOPICS for table in topic.released)
 SILVER_INDEXES = tuple(table for topic in topics.TOPICS for table in topic.indexes)  # made of silver, in no release
 SILVER_OWNED = (*SILVER, *SILVER_INDEXES)  # what silver's jobs write, under one lease
-# Each the table of a live query.
-LIVE_RESULTS = (LIVE_DAILY_TOTALS, LIVE_SLIDING_TOTALS, LIVE_CUMULATIVE_TOTALS, LIVE_CUSTOMER_SESSIONS, LIVE_DEBIT_CREDIT_PAIRS)
+# Each the table of a live query, and the live table whose rows it takes.
+LIVE_RESULTS = {
+    LIVE_DAILY_TOTALS: LIVE_TRANSACTIONS,
+    LIVE_SLIDING_TOTALS: LIVE_TRANSACTIONS,
+    LIVE_CUMULATIVE_TOTALS: LIVE_TRANSACTIONS,
+    LIVE_CUSTOMER_SESSIONS: LIVE_TRANSACTIONS,
+    LIVE_DEBIT_CREDIT_PAIRS: LIVE_TRANSACTIONS,
+}
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),

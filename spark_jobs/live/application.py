@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.live import fingerprint, upgrade
+from spark_jobs.live import fingerprint, running, upgrade
 from spark_jobs.live.publishing import Publishing
 from spark_jobs.live.queries import QUERIES
-from spark_jobs.live.running import Intake, Live
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
 from spark_jobs.runtime.session import jvm_of
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, run_loop
 from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
-from spark_jobs.service.query_loop import SupervisedQuery
 from spark_jobs.service.services import LIVE as LIVE_SERVICE
 
 log = logging.getLogger(__name__)
@@ -37,19 +35,19 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     """
     fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
     heart.beat(jvm=identify(jvm_of(spark)))
-    intake = Intake(spark, settings, available_now=start.available_now)
-    queries = [Live(spark, settings, query, intake, available_now=start.available_now) for query in QUERIES]
-    after: list[SupervisedQuery] = [*queries, *([Publishing(settings, available_now=start.available_now)] if settings.live_topics else [])]
-    stages: list[list[SupervisedQuery]] = [[intake], after] if start.available_now else [[intake, *after]]
+    stages = running.stages(spark, settings, QUERIES, available_now=start.available_now)
+    if settings.live_topics:
+        stages.append([Publishing(settings, available_now=start.available_now)])
+    every = [query for stage in stages for query in stage]
 
     def report(is_stopping: bool) -> None:
-        status = {query.name: query.status(time.monotonic()) for query in (intake, *after)}
+        status = {query.name: query.status(time.monotonic()) for query in every}
         heart.beat(state=STOPPING if is_stopping else RUNNING, topics=status)
         if not is_stopping:
             upkeep.serve()
 
     try:
-        for stage in stages:
+        for stage in stages if start.available_now else [every]:
             if not run_loop.run(stage, report, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != start.obeyed):
                 log.info("live stopped on request")
                 return

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from spark_jobs.lake.tables import LIVE_TRANSACTIONS, Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.live import fingerprint, places
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.fingerprint import Fingerprint
-from spark_jobs.live.queries import INTAKE, QUERIES, LiveQuery
+from spark_jobs.live.queries import INTAKE, QUERIES
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import checkpoints as files
@@ -63,13 +64,13 @@ def read(settings: Settings, query: LiveQuery) -> Checkpoint | None:
 
 
 def refuse_ahead(settings: Settings) -> None:
-    """Raise LedgerError where a query has planned, or taken, commits that gold.live_transactions does not have.
+    """Raise LedgerError where a query has planned, or taken, commits that the table which it follows does not have.
 
     So it is when the tables were restored from an older copy and the checkpoints were not: what the intake writes next would count
     as taken. Call it before the intake starts. A state that is lost is passed over: its query fails, and says so.
     """
-    head = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version()
     for query in QUERIES:
+        head = DeltaTable(str(query.follows.path(settings))).version()
         try:
             generation = read(settings, query)
             reached = places.planned(generation) if generation else 0
@@ -77,7 +78,7 @@ def refuse_ahead(settings: Settings) -> None:
             continue
         if reached > head + 1:
             raise LedgerError(
-                f"live {query.name}: the state is newer than the tables: found {LIVE_TRANSACTIONS.name} at version {head}, and a state "
+                f"live {query.name}: the state is newer than the tables: found {query.follows.name} at version {head}, and a state "
                 f"that has taken version {reached - 1}; expected tables and checkpoints of one time: restore the checkpoints of "
                 "that time, restore a savepoint (run savepoint restore), or rebuild the table: "
                 f"run upgrade --mode stateless --query {query.name}"

@@ -10,7 +10,7 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
-from spark_jobs.live.queries import LiveQuery
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.runtime.errors import SettingsError
 
 Fingerprint = dict[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.lake.tables import LIVE_RESULTS
+from spark_jobs.lake.tables import LIVE_RESULTS, Table
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import checkpoints
 from spark_jobs.service.checkpoints import Generation
@@ -55,9 +55,10 @@ def planned(generation: Generation) -> int:
     return max(_versions(generation, generation.planned), default=0)
 
 
-def unread_from(settings: Settings) -> int | None:
-    """From which version of gold.live_transactions on some live query has yet to take its commits; None where none ever ran."""
-    folders = [root(settings) / table.name.removeprefix("gold.live_") for table in LIVE_RESULTS]
+def unread_from(settings: Settings, table: Table) -> int | None:
+    """From which version of a live table on some live query has yet to take its commits; None where none ever ran that follows it."""
+    followers = [result for result, followed in LIVE_RESULTS.items() if followed == table]
+    folders = [root(settings) / follower.name.removeprefix("gold.live_") for follower in followers]
     found = [position(Generation(folder, str(facts["number"]))) for folder in folders if (facts := checkpoints.read_facts(folder))]
     return min((version for version in found if version is not None), default=None)
 

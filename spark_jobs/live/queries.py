@@ -4,38 +4,15 @@ A row of a result is written once, when the watermark has passed its end: the la
 State is what is not closed yet, so the watermark bounds it. Results equal those of gold over the same rows, for what is closed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-
 from pyspark.sql import Column, DataFrame, functions as F
 
 from spark_jobs.gold.sums import STEP_HOURS
 from spark_jobs.gold.tables import daily_totals, debit_credit_pairs as gold_pairs, sliding_totals
 from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
-from spark_jobs.lake.tables import Table
+from spark_jobs.live.declaration import LiveQuery
 
 INTAKE = "transactions"  # the query before them, which writes gold.live_transactions
-Reader = Callable[[str], DataFrame]  # by the name of a source; its rows carry the watermark
-
-
-@dataclass(frozen=True)
-class LiveQuery:
-    """One stateful query, which looks for new rows every `seconds`.
-
-    `meaning` is what of it cannot be seen in its state's schema, and must not change while the state is kept.
-    """
-
-    table: Table
-    build: Callable[[Reader], DataFrame] = field(repr=False)
-    meaning: Mapping[str, str] = field(hash=False)
-    sources: tuple[str, ...] = ("live_transactions",)
-    seconds: float = 15  # windows end every two hours: looking more often would slow the intake down
-
-    @property
-    def name(self) -> str:
-        """How operators call it: the table without `gold.live_`."""
-        return self.table.name.removeprefix("gold.live_")
 
 
 def cumulative_totals(transactions: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from spark_jobs.lake.tables import LIVE, LIVE_TRANSACTIONS, Table, ensure_tables
+from spark_jobs.lake.tables import LIVE, Table, ensure_tables
 from spark_jobs.lake.versions import set_back
 from spark_jobs.live import checkpoints, places
 from spark_jobs.live.fingerprint import Fingerprint
@@ -111,7 +111,7 @@ def _begin(settings: Settings, name: str, state: NewState) -> None:
         draft = folder.with_name(f".{folder.name}")
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(Path(state.checkpoint), draft)
-        version = DeltaTable(str(LIVE_TRANSACTIONS.path(settings))).version() + 1  # the rows of the table now are those it has taken
+        version = DeltaTable(str(BY_NAME[name].follows.path(settings))).version() + 1  # the rows of the table now are those it has taken
         for file in (draft / "offsets").glob("[0-9]*"):
             file.write_text(move_position(file.read_text(), version))
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

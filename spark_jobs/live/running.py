@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,8 @@ from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, intake, offset_logs, places
-from spark_jobs.live.queries import INTAKE, LiveQuery
+from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.queries import INTAKE
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
 from spark_jobs.service.query_loop import SupervisedQuery
@@ -137,33 +139,35 @@ class Intake(_LiveStream):
 
 
 class Live(_LiveStream):
-    """One live query: gold.live_transactions to its table, each batch once."""
+    """One live query: the table that it follows to its own, each batch once."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, query: LiveQuery, intake: Intake, *, available_now: bool) -> None:
-        super().__init__(spark, settings, query.name, LIVE_TRANSACTIONS, query.seconds, available_now=available_now)
-        self._live, self._intake = query, intake
+    def __init__(self, spark: SparkSession, settings: Settings, query: LiveQuery, before: SupervisedQuery, *, available_now: bool) -> None:
+        """`before`: what writes the table that the query follows."""
+        super().__init__(spark, settings, query.name, query.follows, query.seconds, available_now=available_now)
+        self._live, self._before = query, before
 
     @property
     def is_behind(self) -> bool:
-        """Whether it has yet to take what the intake has written, or is about to: a stop leaves all live tables of one moment.
+        """Whether it has yet to take what the query before it has written, or is about to: a stop leaves all live tables of one moment.
 
         Not where it fails: it may never get there.
         """
         if self.error is not None and self.is_idle:
             return False
-        return not self._intake.is_drained or has_changes_from(LIVE_TRANSACTIONS.path(self._settings), self._reached)
+        return not self._before.is_drained or has_changes_from(self._live.follows.path(self._settings), self._reached)
 
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)
         checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
         offset_logs.record_partitions(checkpoint.folder)
-        table = self._live.table
+        table, finish = self._live.table, self._live.finish
 
         def append(rows: DataFrame, number: int) -> None:
             kept = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
                 if kept.count():
-                    sinks.append_once(kept.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
+                    rows = finish(kept, self._settings) if finish else kept
+                    sinks.append_once(rows.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
             finally:
                 kept.unpersist()
 
@@ -171,11 +175,25 @@ class Live(_LiveStream):
         return writer.outputMode("append").trigger(**self._trigger()).foreachBatch(self._guarded(append)).start()
 
 
+def stages(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery], *, available_now: bool) -> list[list[SupervisedQuery]]:
+    """The intake and these queries, each in the stage behind that of the table which it follows."""
+    running: dict[Table, SupervisedQuery] = {LIVE_TRANSACTIONS: Intake(spark, settings, available_now=available_now)}
+    found, waiting = [list(running.values())], list(queries)
+    while waiting:
+        ready = [query for query in waiting if query.follows in running] or waiting  # what comes before may not be asked for
+        before = [running.get(query.follows, found[0][0]) for query in ready]
+        lives = [Live(spark, settings, query, each, available_now=available_now) for query, each in zip(ready, before, strict=True)]
+        running |= {query.table: live for query, live in zip(ready, lives, strict=True)}
+        found.append([*lives])
+        waiting = [query for query in waiting if query not in ready]
+    return found
+
+
 def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFrame:
-    """The frame of a live query over gold.live_transactions, its sources named, its rows with the watermark."""
+    """The frame of a live query over the table that it follows, its sources named, its rows with the watermark."""
 
     def read(name: str) -> DataFrame:
-        rows = sources.stream_table(spark, settings, LIVE_TRANSACTIONS, name=name)
+        rows = sources.stream_table(spark, settings, query.follows, name=name)
         return rows.withWatermark("event_at", f"{settings.allowed_lateness_seconds} seconds")
 
     return query.build(read)

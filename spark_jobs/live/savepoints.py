@@ -112,14 +112,13 @@ def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fing
 
 def _confirm_one_moment(settings: Settings, generations: Iterable[Checkpoint]) -> None:
     """Raises LedgerError where a query, or the intake, has yet to take a batch, or to end one that it has written already."""
-    source = LIVE_TRANSACTIONS.path(settings)
     unfinished = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
     for each in generations:
-        reached, ended = places.position(each), each.ended
+        reached, ended, followed = places.position(each), each.ended, each.query.follows
         written = sinks.applied(settings, each.query.table, each.application)
-        if reached is None or has_changes_from(source, reached):
-            head = DeltaTable(str(source)).version()
-            unfinished.append(f"live {each.query.name} has not taken {LIVE_TRANSACTIONS.name} up to its version {head}")
+        if reached is None or has_changes_from(followed.path(settings), reached):
+            head = DeltaTable(str(followed.path(settings))).version()
+            unfinished.append(f"live {each.query.name} has not taken {followed.name} up to its version {head}")
         elif written is not None and written > ended:
             unfinished.append(f"live {each.query.name} has written batch {written}, and not ended it")
     if unfinished:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.lake import sinks
 from spark_jobs.live import checkpoints
 from spark_jobs.live.checkpoints import Checkpoint
-from spark_jobs.live.queries import LiveQuery
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros, to_text

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from spark_jobs.lake import conditions as condition, sinks
 from spark_jobs.lake.sources import moment
 from spark_jobs.live import state
-from spark_jobs.live.queries import BY_NAME, QUERIES, LiveQuery
+from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.queries import BY_NAME, QUERIES
 from spark_jobs.live.state import Session, State, Store
 from spark_jobs.runtime.errors import LedgerError, SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
@@ -80,6 +81,8 @@ def _query(name: str) -> LiveQuery:
 
 def _summary(spark: SparkSession, found: State) -> str:
     frames = [state.entries(spark, found, store) for store in found.stores]
+    if not found.stores:
+        return f"{found}: keeps no state"
     counts = [frame.agg(F.lit(number).alias("number"), F.count("*").alias("n")) for number, frame in enumerate(frames)]
     keys = {row["number"]: row["n"] for row in reduce(DataFrame.unionAll, counts).collect()}
     lines = [

@@ -44,11 +44,13 @@ def recorded(settings: Settings, *, passes_over_lost: bool = False) -> dict[str,
 
 
 def stateless(settings: Settings, present: Mapping[str, Fingerprint], names: Sequence[str]) -> None:
-    """Empty the tables of these queries and begin new states: the next start makes them from gold.live_transactions, all of it.
+    """Empty the tables of these queries and begin new states: the next start makes them from the table that they follow, all of it.
+
+    What follows one of them is rebuilt with it.
 
     The caller holds the leases of the live tables, and nothing runs.
     """
-    chosen = [BY_NAME[name] for name in names]
+    chosen = [query for query in QUERIES if query.name in names or query.follows in [BY_NAME[name].table for name in names]]
     emptied = {query.table.name: NewTable(None) for query in chosen}
     states = {query.name: NewState(checkpoints.next_number(settings, query), present[query.name]) for query in chosen}
     resets.carry_out(settings, Reset("rebuilt", emptied, states))

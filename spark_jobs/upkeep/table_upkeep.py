@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake import compaction, log_files, sinks
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, LEAST_LOG_DAYS
-from spark_jobs.lake.tables import LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.tables import LIVE_RESULTS, Table
 from spark_jobs.lake.versions import is_upkeep
 from spark_jobs.releases import releases
 from spark_jobs.runtime.kill_points import kill_point
@@ -119,7 +119,7 @@ def waits_for(settings: Settings, table: Table, keep: VersionsInUse, now: dateti
     waiting = next((version for version in range(keep.unread_from, old + 1) if not is_upkeep(path, version)), None)
     if waiting is None:
         return None
-    reader = "live" if table == LIVE_TRANSACTIONS else "silver" if table.layer == "bronze" else "gold"
+    reader = "live" if table in LIVE_RESULTS.values() else "silver" if table.layer == "bronze" else "gold"
     return f"no file is removed before {reader} has taken version {waiting}, which is older than files are kept: run {reader}"
 
 

@@ -11,7 +11,7 @@ from spark_jobs.control import scope
 from spark_jobs.control.verdicts import newest_verdicts
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.table import LAYERED
-from spark_jobs.lake.tables import FOLLOWERS, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.tables import FOLLOWERS, LIVE_RESULTS, Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.live import places
 from spark_jobs.releases import retention
@@ -54,8 +54,8 @@ def unread_from(settings: Settings, table: Table) -> int | None:
     """
     if table.layer == "bronze":
         return _unread_by_silver(settings, table)
-    if table == LIVE_TRANSACTIONS:
-        return places.unread_from(settings)
+    if table in LIVE_RESULTS.values():
+        return places.unread_from(settings, table)
     if table not in FOLLOWERS:
         return None
     application = control.following(settings, table)

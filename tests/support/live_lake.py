@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake import sinks, tables
 from spark_jobs.live import fingerprint, savepoints, upgrade
-from spark_jobs.live.queries import BY_NAME, QUERIES, LiveQuery
-from spark_jobs.live.running import Intake, Live, build
+from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.queries import BY_NAME, QUERIES
+from spark_jobs.live.running import build, stages
 from spark_jobs.runtime.session import state_conf
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_micros
@@ -45,14 +46,11 @@ def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
 def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] = QUERIES) -> None:
     """What `run live --available-now` does, of some queries."""
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
-    intake = Intake(spark, settings, available_now=True)
-    assert run_loop.run([intake], lambda _: None, lambda: False)
-    assert intake.error is None, intake.error
-    lives = [Live(spark, settings, query, intake, available_now=True) for query in queries]
-    assert not lives or run_loop.run(lives, lambda _: None, lambda: False)
-    for query in lives:
-        assert query.error is None, query.error
-    assert all(query.is_drained and not query.is_behind for query in lives)  # a stop has nothing to wait for
+    for stage in stages(spark, settings, queries, available_now=True):
+        assert run_loop.run(stage, lambda _: None, lambda: False)
+        for query in stage:
+            assert query.error is None, query.error
+        assert all(query.is_drained and not query.is_behind for query in stage)  # a stop has nothing to wait for
 
 
 def arrive(settings: Settings, batch: int, *rows: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from spark_jobs.gold.tables import debit_credit_pairs, sliding_totals
 from spark_jobs.lake import tables
 from spark_jobs.live import fingerprint, places, queries, upgrade
-from spark_jobs.live.queries import LiveQuery, Reader
+from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, run_live, session_of_two, written

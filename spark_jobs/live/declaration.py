@@ -1,0 +1,38 @@
+"""What a live query declares: the table that it writes, the stream that it is, and what its state means. Pure: frames in, frames out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.lake.tables import LIVE_RESULTS, Table
+from spark_jobs.runtime.settings import Settings
+
+Reader = Callable[[str], DataFrame]  # by the name of a source; its rows carry the watermark
+
+
+@dataclass(frozen=True)
+class LiveQuery:
+    """One query, which looks for new rows of the live table that it follows every `seconds`, by streams named `sources`.
+
+    `meaning` is what of it cannot be seen in its state's schema, and must not change while the state is kept. `finish` makes the rows
+    to be written of a batch of the stream, where that is no matter of a stream (a look-up, a table at its present version): it may give
+    other rows when a batch is repeated after a crash, of which only one set is written. It must not be used to drop rows silently.
+    """
+
+    table: Table
+    build: Callable[[Reader], DataFrame] = field(repr=False)
+    meaning: Mapping[str, str] = field(hash=False)
+    sources: tuple[str, ...] = ("live_transactions",)
+    seconds: float = 15  # windows end every two hours: looking more often would slow the intake down
+    finish: Callable[[DataFrame, Settings], DataFrame] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """How operators call it: the table without `gold.live_`."""
+        return self.table.name.removeprefix("gold.live_")
+
+    @property
+    def follows(self) -> Table:
+        """The live table whose rows it takes."""
+        return LIVE_RESULTS[self.table]
