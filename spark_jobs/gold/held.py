@@ -1,13 +1,12 @@
 """What a small change touches, held in memory: read without Spark, which would plan for longer than it reads."""
 
 from dataclasses import dataclass
-from string import Template
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import control
+from spark_jobs.control.matching import find_rows
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.lake.tables import Table
@@ -15,7 +14,6 @@ from spark_jobs.lake.versions import is_upkeep
 from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
 
-_SELECT = Template("select $columns from t where $where")
 SMALL_PLANS = {"spark.sql.shuffle.partitions": "1"} | session.FEW_ROWS
 
 
@@ -70,13 +68,5 @@ def rows_where(settings: Settings, source: Source, table: Table, where: str) -> 
     delta = DeltaTable(str(source.table.path(settings)), version=source.version)
     if where == ALL and sum(pa.table(delta.get_add_actions()).column("num_records").to_pylist()) > few_rows.MOST_ROWS:
         return None
-    session = control.register(QueryBuilder(), "t", delta, source.table)
-    sql = _SELECT.substitute(columns=", ".join(f'"{name}"' for name in table.columns), where=ranges.to_datafusion(where))
-    reader = pa.RecordBatchReader.from_stream(session.execute(sql))
-    found, count = list[pa.RecordBatch](), 0
-    for batch in reader:
-        count += batch.num_rows
-        if count > few_rows.MOST_ROWS:
-            return None
-        found.append(batch)
-    return pa.Table.from_batches(found, reader.schema).cast(pa.schema(table.delta_schema().to_arrow()))
+    condition = ranges.to_datafusion(where)
+    return find_rows(settings, source.table, table.columns, None, condition, version=source.version, most=few_rows.MOST_ROWS)

@@ -64,7 +64,7 @@ def merge(
     kill_point(f"before {table.name}")
     is_same = " and ".join(f"(t.`{key}` is not distinct from s.`{key}`)" for key in keys)
     if time := merge_time(table):  # other files are not even opened
-        unit = ranges.DAY if time == "day" else ranges.HOUR
+        unit = ranges.unit_of(time)
         is_same += f" and {ranges.to_datafusion(ranges.in_files(f't.{time}', ranges.numbers(few[time], unit), unit))}"
     merging = delta.merge(few, is_same, "s", "t", writer_properties=_writer(table), commit_properties=_commit(txn))
     if deletes_where:

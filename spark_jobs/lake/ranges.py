@@ -34,6 +34,11 @@ class Unit:
 HOUR, DAY = Unit(3_600, "timestamp"), Unit(86_400, "date")
 
 
+def unit_of(time: str) -> Unit:
+    """By what a merge counts a column of gold: a date is called `day`."""
+    return DAY if time == "day" else HOUR
+
+
 def number(time: str, unit: Unit) -> Column:
     """The number of the hour or day since the epoch in which a time lies, a bigint."""
     seconds = F.unix_seconds(F.col(time).cast("timestamp"))

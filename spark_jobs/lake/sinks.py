@@ -194,8 +194,7 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
         few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
         return
     if table.layer == "gold":
-        unit = ranges.DAY if time == "day" else ranges.HOUR
-        numbers = F.collect_set(ranges.number(time, unit)) if time else F.array()
+        numbers = F.collect_set(ranges.number(time, ranges.unit_of(time))) if time else F.array()
         found = changed.agg(F.count("*").alias("count"), numbers.alias("numbers")).collect()[0]
         if not found["count"]:
             few_rows.note_applied(settings, table, txn)
@@ -203,7 +202,7 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
         if found["count"] <= _MOST_IN_ONE_FILE and few_rows.is_small(settings, table):
             few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
             return
-        within = ranges.among(f"t.{time}", found["numbers"], unit) if time else None
+        within = ranges.among(f"t.{time}", found["numbers"], ranges.unit_of(time)) if time else None
     merge_rows(changed, settings, table, txn, on=keys, deletes_where="s._is_gone", within=within)
 
 

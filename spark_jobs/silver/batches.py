@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
+from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sources
 from spark_jobs.lake.tables import ARRIVAL, Table
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver.matching import find_rows
 
 log = logging.getLogger(__name__)
 

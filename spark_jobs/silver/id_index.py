@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
+from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import few_rows, sinks, sources
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.matching import find_rows
 
 # Rows are found by pages: small ones, and each of many offsets is compared with the page index.
 SESSION = {

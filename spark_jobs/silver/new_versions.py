@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs.control import corrections
+from spark_jobs.control.matching import find_rows, is_among
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import history, recompute
 from spark_jobs.silver.batches import JUDGED, Part
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.matching import find_rows, is_among
 from spark_jobs.silver.records import judge_records, parse_records, quarantined, type_records
 
 _MOST_BROADCAST = 500_000

@@ -6,9 +6,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession, functions as F
 
+from spark_jobs.control import matching
 from spark_jobs.lake import sources, tables
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import batches, id_index, matching, new_events
+from spark_jobs.silver import batches, id_index, new_events
 from tests.support.lake import run_silver, silver_of
 from tests.support.silver_runs import WRITES, Die, fill, places, settings_of
 from tests.support.three_batches import FIRST, SECOND, THIRD

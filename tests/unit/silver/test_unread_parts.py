@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from spark_jobs.control import matching
 from spark_jobs.lake.tables import BRONZE_CUSTOMERS, TRANSACTION_IDS, Table, ensure_tables
 from spark_jobs.lake.topics import transactions
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.silver import batches, id_index, matching
+from spark_jobs.silver import batches, id_index
 from spark_jobs.silver.batches import Part, unread_parts
 from tests.support.lake import arrive
 from tests.support.rows import Record

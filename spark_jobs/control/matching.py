@@ -17,22 +17,29 @@ _MOST_BYTES = 64 * 2**20
 
 
 def find_rows(
-    settings: Settings, table: Table, columns: Sequence[str], is_wanted: Callable[[pa.Table], pa.Array] | None, where: str = "true"
+    settings: Settings,
+    table: Table,
+    columns: Sequence[str],
+    is_wanted: Callable[[pa.Table], pa.Array] | None,
+    where: str = "true",
+    *,
+    version: int | None = None,
+    most: int | None = None,
 ) -> pa.Table | None:
     """These columns of the rows that satisfy a condition in SQL (DataFusion), and for which `is_wanted`, asked part by part, gives true.
 
-    None where they are too many to be held in memory. No more than a part of the table is in memory at a time.
+    None where they are too many to be held in memory, or more than `most`. No more than a part of the table is in memory at a time.
     """
     declared = pa.schema(table.delta_schema().to_arrow())
     schema = pa.schema([declared.field(name) for name in columns])
-    session = control.register(QueryBuilder(_AT_ONCE), "t", DeltaTable(str(table.path(settings))), table)
-    parts, size = [schema.empty_table()], 0
-    for batch in session.execute(_SELECT.substitute(columns=", ".join(columns), where=where)):
+    session = control.register(QueryBuilder(_AT_ONCE), "t", DeltaTable(str(table.path(settings)), version=version), table)
+    parts, size, count = [schema.empty_table()], 0, 0
+    for batch in session.execute(_SELECT.substitute(columns=", ".join(f'"{name}"' for name in columns), where=where)):
         part = pa.Table.from_batches([pa.record_batch(batch)]).cast(schema)
         part = part.filter(is_wanted(part)) if is_wanted else part
         parts.append(part)
-        size += part.nbytes
-        if size > _MOST_BYTES:
+        size, count = size + part.nbytes, count + part.num_rows
+        if size > _MOST_BYTES or (most is not None and count > most):
             return None
     return pa.concat_tables(parts)
 
