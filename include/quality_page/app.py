@@ -26,12 +26,12 @@ from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import BY_NAME
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
-STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js", "data_docs.css")}
+STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js")} | {"data_docs.css": ROOT / "expectations/data_docs.css"}
 RUNS_A_PAGE = 50
 DECISIONS_SHOWN = 200
 RELEASES_SHOWN = 100
@@ -212,8 +212,7 @@ def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for:
 def data_docs(request: Request, path: str) -> Response:
     """A file of Great Expectations' Data Docs; 404 for whatever does not lie in their folder.
 
-    Pages get a style sheet of ours in place of those that they load from the web. The index is drawn by scripts from the web,
-    so the overview stands for it: it leads to every report.
+    Reports get the page's own styles and colours. The overview stands for the list of reports: it leads to every one.
     """
     if path in ("", "index.html"):
         return RedirectResponse(f"{_base(request)}/")
