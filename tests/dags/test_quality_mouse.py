@@ -213,19 +213,6 @@ def test_the_rules_to_choose_from_are_those_of_the_chosen_table(home: Settings, 
     expect(page.get_by_label("Rule")).to_have_value("")
 
 
-def test_a_keyboard_is_enough(home: Settings, opened: Open) -> None:
-    rows.fill(home, 2)
-    rows.close_gate(home, 3)
-    page = opened("quarantine?rule=parseable")
-    page.locator("details.row summary").first.focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("details.row").first.locator("table")).to_be_visible()
-    page.goto(page.url.partition("quarantine")[0])
-    page.locator(".lineage [data-name='bronze.accounts']").focus()
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="bronze.accounts")).to_be_visible()
-
-
 def test_in_airflows_frame_links_to_airflow_leave_it_and_colours_change_at_once(home: Settings, opened: Open) -> None:
     rows.fill(home, 1)
     page = opened()

@@ -39,11 +39,55 @@ const light = (event) => {
   }
 };
 
+// Arrow keys go from bar to bar, from verdict to verdict: only one of a row is a stop of the Tab key.
+const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+const step = (event) => {
+  const row = event.target.closest?.(".chart, .runs");
+  if (!row || !(event.key in moves)) return;
+  const bars = [...row.querySelectorAll("[tabindex]")];
+  const from = bars.indexOf(event.target.closest("[tabindex]"));
+  const to = Math.min(Math.max(from + moves[event.key], 0), bars.length - 1);
+  bars[from].tabIndex = -1;
+  bars[to].tabIndex = 0;
+  bars[to].focus();
+  event.preventDefault();
+};
+
+// What the bar is, below its chart.
+const read = (event) => {
+  const bar = event.target.closest?.(".chart [tabindex]");
+  const line = bar?.closest(".chart").parentElement.querySelector(".reading");
+  if (line) line.textContent = bar.querySelector("title").textContent;
+};
+
+// What is wider than the window can be scrolled by keyboard, and has the name of its heading.
+const reach = () => {
+  let heading = "";
+  for (const each of document.querySelectorAll("h1, h2, h3, .wide")) {
+    if (!each.matches(".wide")) heading = each.textContent;
+    else if (each.scrollWidth > each.clientWidth) {
+      each.tabIndex = 0;
+      each.setAttribute("role", "region");
+      each.setAttribute("aria-label", `${heading}, wider than the window`);
+    } else for (const name of ["tabindex", "role", "aria-label"]) each.removeAttribute(name);
+  }
+};
+
+document.addEventListener("keydown", step);
+document.addEventListener("mouseover", read);
+document.addEventListener("focusin", read);
+window.addEventListener("load", reach); // the styles are there
+window.addEventListener("resize", reach);
+document.addEventListener("toggle", reach, true);
+
 document.addEventListener("DOMContentLoaded", () => {
   if (document.querySelector("#find")) {
     document.querySelector("#find").addEventListener("input", choose);
     document.querySelector("#state").addEventListener("change", choose);
-    document.querySelector("#search").addEventListener("submit", (event) => event.preventDefault());
+    document.querySelector("#search").addEventListener("submit", (event) => {
+      event.preventDefault();
+      document.querySelector(".card:not([hidden]) h3 a")?.focus(); // Enter leads to the first that was found
+    });
     choose(); // the browser keeps what was typed when one comes back
   }
   for (const graph of document.querySelectorAll(".lineage")) {
