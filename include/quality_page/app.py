@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, dag_of_run
 from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
 from include.quality_page.measures import Measures, measure
-from include.quality_page.parameters import Chosen, GoldName, PageNumber
+from include.quality_page.parameters import Chosen, GoldName, PageNumber, ReleaseNumber
 from include.quality_page.reading import Warehouse
 from include.quality_page.status import read_decisions, read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
@@ -191,8 +191,13 @@ def exported_rows(of: Chosen) -> Response:
 
 
 @app.get("/explain")
-def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for: GoldName | None = None) -> Response:
-    """Cells of a gold table, by the keys that are given; what made a cell, once all are given. Keys of another table do not count."""
+def explain(
+    request: Request, table: GoldName = "gold.daily_totals", chosen_for: GoldName | None = None, release: ReleaseNumber = 0
+) -> Response:
+    """Cells of a gold table, as it is now or in a release, by the keys that are given; what made a cell, once all are given.
+
+    Keys of another table do not count.
+    """
     warehouse = _open()
     of = explained.TABLES[table]
     given = {name: request.query_params.get(name, "").strip()[:200] for name in of.keys} if chosen_for in (None, table) else {}
@@ -204,7 +209,9 @@ def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for:
         tables=list(explained.TABLES),
         table=of,
         keys=keys,
-        answer=explained.answer(warehouse.settings, of, keys) if warehouse else explained.Answer(),
+        release=release,
+        releases=explained.releases(warehouse) if warehouse else [],
+        answer=explained.answer(warehouse.settings, of, keys, release or None) if warehouse else explained.Answer(),
     )
 
 
