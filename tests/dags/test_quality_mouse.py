@@ -101,7 +101,10 @@ def test_quarantine_is_a_workbench(home: Settings, opened: Open) -> None:
     expect(page.get_by_text("20 rows")).to_be_visible()
     expect(page.locator("details.row").first).to_contain_text("type is credit. Expected: Exactly Credit or Debit.")
     expect(page.locator("details.row").first).to_contain_text("amount -5 is negative, zero or more is allowed")
-    expect(page.get_by_text("redrive --rule type_known --table silver.transactions_quarantine")).to_be_visible()
+    expect(page.get_by_text("redrive --rule type_known --table silver.transactions_quarantine", exact=False)).to_be_visible()
+    page.get_by_label("Batches").fill("3")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("--table silver.transactions_quarantine --first-batch 3")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="Masked CSV").click()
     text = download.value.path().read_text()
@@ -110,7 +113,9 @@ def test_quarantine_is_a_workbench(home: Settings, opened: Open) -> None:
     page.get_by_role("link", name="batch", exact=True).click()
     expect(page.get_by_role("link", name="3", exact=True)).to_be_visible()
     page.get_by_role("link", name="source", exact=True).click()
-    expect(page.get_by_role("link", name="transactions", exact=True)).to_be_visible()
+    page.get_by_role("link", name="transactions", exact=True).click()
+    command = page.get_by_text("redrive --rule type_known --table silver.transactions_quarantine --first-batch 3 --source transactions")
+    command.scroll_into_view_if_needed()
     keep(page, "pages-3-quarantine")
 
 

@@ -80,7 +80,45 @@ window.addEventListener("load", reach); // the styles are there
 window.addEventListener("resize", reach);
 document.addEventListener("toggle", reach, true);
 
-document.addEventListener("DOMContentLoaded", () => {
+// While a job is under way the page is asked for again, and for a minute after the last one: the next job of a run begins then.
+// What is open, typed, scrolled or focused stays so.
+const REFRESH_MS = 10_000;
+const QUIET_ROUNDS = 6;
+const STOPS = "a[href], summary, input, select, button, [tabindex]";
+let quiet = 0;
+const nameOf = (part) => {
+  const around = part.closest("article, section, main");
+  return `${around.querySelector("h1, h2, h3")?.textContent} / ${part.querySelector("summary").textContent}`;
+};
+const refresh = async () => {
+  if (document.activeElement?.matches("input, select")) return void setTimeout(refresh, REFRESH_MS); // somebody types
+  const answer = await fetch(location.href, { cache: "no-store" }).catch(() => null);
+  if (answer?.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  else quiet += 1;
+  if (quiet < QUIET_ROUNDS) setTimeout(refresh, REFRESH_MS);
+};
+const replace = (fresh) => {
+  const now = document.querySelector("main");
+  const next = document.adoptNode(fresh.querySelector("main"));
+  quiet = next.matches("[data-under-way]") ? 0 : quiet + 1;
+  const open = new Map([...now.querySelectorAll("details")].map((part) => [nameOf(part), part.open]));
+  const scrolled = [...now.querySelectorAll(".wide")].map((box) => box.scrollLeft);
+  const at = [...now.querySelectorAll(STOPS)].indexOf(document.activeElement);
+  const [left, top] = [window.scrollX, window.scrollY];
+  for (const field of now.querySelectorAll("input[id], select[id]")) {
+    const same = next.querySelector(`#${field.id}`);
+    if (same) same.value = field.value;
+  }
+  now.replaceWith(next);
+  for (const part of next.querySelectorAll("details")) part.open = open.get(nameOf(part)) ?? part.open;
+  next.querySelectorAll(".wide").forEach((box, place) => (box.scrollLeft = scrolled[place] ?? 0));
+  prepare();
+  reach();
+  if (at >= 0) next.querySelectorAll(STOPS)[at]?.focus({ preventScroll: true });
+  window.scrollTo(left, top);
+};
+
+const prepare = () => {
   if (document.querySelector("#find")) {
     document.querySelector("#find").addEventListener("input", choose);
     document.querySelector("#state").addEventListener("change", choose);
@@ -97,4 +135,9 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const choice of document.querySelectorAll("select.at-once")) {
     choice.addEventListener("change", () => choice.form.requestSubmit());
   }
+};
+
+document.addEventListener("DOMContentLoaded", () => {
+  prepare();
+  if (document.querySelector("main[data-under-way]")) setTimeout(refresh, REFRESH_MS);
 });
