@@ -10,16 +10,18 @@ import logging
 import re
 import sys
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
+from expectations.data_docs import INDEX, cut_off_the_web, write_index
 from expectations.profile import Profile
 from expectations.suites import Suite
 
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = Path(__file__).parent / "great_expectations.yml"
 _SOURCE, _BATCH = "profiles", "profile"
-_PAGES = "data_docs/validations"
+DOCS = "data_docs"
+_PAGES = f"{DOCS}/validations"
 _STATUS = re.compile(r'(Status:</span>\s*)<i class="[^"]*" aria-hidden="true"></i>\s*(?:Succeeded|Failed)')
 _UNUSED = ("pyspark", "sqlalchemy")  # both optional for GX: profiles are pandas frames, and leaving them out saves a quarter of the start
 
@@ -60,30 +63,30 @@ def validate(
             if passed[key] and not result.success:  # for GX a warning is a failure
                 result.success = True
                 context.validation_results_store.set(key, result)
-        context.build_data_docs(resource_identifiers=pages)  # GX's own action would build the index anew for every table
+        context.build_data_docs(resource_identifiers=pages, build_index=False)
         reports = {result.suite_name: (result, _page(context, key)) for key, result in outcome.run_results.items()}
         for key, result in outcome.run_results.items():
-            _write_status(reports[result.suite_name][1], passed[key])
+            _finish(reports[result.suite_name][1], partial(_with_status, passed[key]))
+            _finish(_page(context, key.expectation_suite_identifier))
+        write_index(folder / DOCS)
         return reports
 
 
 def index_page(folder: Path) -> str | None:
     """The address of the page that lists all runs; None before the first one."""
-    page = folder / "data_docs" / "index.html"
+    page = folder / DOCS / INDEX
     return page.as_uri() if page.exists() else None
 
 
 def remove_reports(folder: Path, named: Collection[str], before: datetime) -> tuple[int, int]:
     """Remove the pages and results of runs before a moment, but those whose addresses are `named`; returns files and bytes.
 
-    An index that links to a page that went is removed too: the next run makes another.
+    The index then lists those that are left.
     """
     mark = f"/{_PAGES}/"
     kept = {unquote(address).rpartition(mark)[2].removesuffix(".html") for address in named if mark in unquote(address)}
     removed: list[int] = []
     with _locked(folder):
-        index = folder / "data_docs" / "index.html"
-        listed = index.read_text(errors="replace") if index.exists() else ""
         for root, kind in ((folder / _PAGES, ".html"), (folder / "gx/validations", ".json")):
             for file in [file for file in root.rglob(f"*{kind}") if file.stat().st_mtime < before.timestamp()]:
                 place = file.relative_to(root).as_posix().removesuffix(kind)
@@ -92,8 +95,8 @@ def remove_reports(folder: Path, named: Collection[str], before: datetime) -> tu
                 removed.append(file.stat().st_size)
                 file.unlink()
                 _remove_empty(file.parent, root)
-                if f"validations/{quote(place)}.html" in listed:
-                    index.unlink(missing_ok=True)
+        if removed and index_page(folder):
+            write_index(folder / DOCS)
     return len(removed), sum(removed)
 
 
@@ -132,13 +135,18 @@ def _passed_words(result: "ExpectationSuiteValidationResult", suite: Suite, prof
     return f"passed, {len(failed)} warning{'s' if len(failed) > 1 else ''}" if failed else "passed"
 
 
-def _write_status(report: str, passed: str | None) -> None:
-    """Put the verdict in place of GX's word in the head of a report."""
-    file = Path(unquote(urlsplit(report).path))
+def _finish(address: str, change: Callable[[str], str] = lambda page: page) -> None:
+    """Make a page of GX one that works by itself; `change` says what else it should say."""
+    file = Path(unquote(urlsplit(address).path))
+    file.write_text(change(cut_off_the_web(file.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def _with_status(passed: str | None, page: str) -> str:
+    """A report with the verdict in place of GX's word in its head."""
     colour = "text-danger" if passed is None else "text-success" if passed == "passed" else "text-warning"
     icon = "fa-times" if passed is None else "fa-check-circle" if passed == "passed" else "fa-exclamation-circle"
     status = f'\\1<i class="fas {icon} {colour}" aria-hidden="true"></i> <span class="{colour}">{passed or "CLOSED"}</span>'
-    file.write_text(_STATUS.sub(status, file.read_text(encoding="utf-8"), count=1), encoding="utf-8")
+    return _STATUS.sub(status, page, count=1)
 
 
 def _define(gx: ModuleType, context: Any, suite: Suite) -> Any:

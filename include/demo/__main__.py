@@ -30,6 +30,7 @@ TRANSACTIONS_A_SECOND = 5_000
 PRODUCER_SECONDS = 300
 MEDALLION_SECONDS = 600
 INTERRUPTED = 130
+USUAL_MINUTES = "about 2.5 to 4"
 
 
 class Producer:
@@ -97,6 +98,7 @@ def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate
             announce(f"producer: {line}")
         wait_for_ingestion(settings, api, announce)
 
+    announce(f"the demo takes {USUAL_MINUTES} minutes on two cores; its services keep running until make down")
     try:
         settings = up(
             environ, announce, when_kafka_is_up=lambda settings: produce(settings, *bank, *DISTURBANCES, "--only", "customers,accounts")

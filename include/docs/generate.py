@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.row_rules import read_rules
+from spark_jobs.lake.column_texts import meaning
 from spark_jobs.lake.schema import SCHEMA_VERSION
 from spark_jobs.lake.tables import BRONZE, CONTROL, LAYERS, LIVE, SILVER_INDEXES, Table
 from spark_jobs.runtime.settings import ROOT
@@ -71,7 +72,7 @@ def tables_page() -> Iterable[str]:
     """Every Delta table with its columns."""
     yield "# Tables"
     yield ""
-    yield MADE.format(source="spark_jobs/lake/tables.py")
+    yield MADE.format(source="spark_jobs/lake/tables.py and column_texts.py")
     yield ""
     yield "This page lists every Delta table with its columns. A table is at `$LEDGER_WAREHOUSE/<layer>/<table>`. Times are UTC."
     yield "`_topic`, `_partition` and `_offset` name a Kafka record, `_batch` the bronze batch that added it."
@@ -93,9 +94,10 @@ def tables_page() -> Iterable[str]:
             yield from ("", f"### {each.name}", "")
             yield from (each.description, "") if each.description else ()
             yield from facts(each)
-            yield from table("column", "type")
+            has_texts = layer != "control"
+            yield from table("column", "type", *(["meaning"] if has_texts else []))
             for column, kind in columns(each):
-                yield row(f"`{column}`", f"`{kind}`")
+                yield row(f"`{column}`", f"`{kind}`", *([meaning(each, column)] if has_texts else []))
 
 
 def facts(each: Table) -> Iterable[str]:

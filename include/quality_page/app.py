@@ -19,26 +19,26 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, dag_of_run
 from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
 from include.quality_page.measures import Measures, measure
-from include.quality_page.parameters import Chosen, GoldName, PageNumber
+from include.quality_page.parameters import Chosen, GoldName, PageNumber, ReleaseNumber
 from include.quality_page.reading import Warehouse
 from include.quality_page.status import read_decisions, read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
-from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.lake.tables import BRONZE, BY_NAME
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
-STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js", "data_docs.css")}
+STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js")} | {"data_docs.css": ROOT / "expectations/data_docs.css"}
 RUNS_A_PAGE = 50
 DECISIONS_SHOWN = 200
 RELEASES_SHOWN = 100
 # Nothing is loaded from elsewhere, and nobody else may show these pages in a frame.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self'; "
-    "form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
 )
 
 _templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
@@ -73,6 +73,7 @@ def overview(request: Request) -> Response:
     status = read_status(warehouse) if warehouse else None
     old_after = _settings().freshness_seconds
     measures = measure(warehouse) if warehouse else Measures([], Counter())
+    taken = {table.topic: warehouse.newest(table, "_timestamp") for table in BRONZE} if warehouse else {}
     return _page(
         request,
         "overview.html",
@@ -80,7 +81,7 @@ def overview(request: Request) -> Response:
         status=status,
         under_way=progress.of_jobs(_settings()),
         now=status.now if status else None,
-        graph=lineage.draw(found, status, old_after) if status else None,
+        graph=lineage.draw(found, status, old_after, taken) if status else None,
         old_after=old_after,
         cards=cards.all_cards(warehouse, found) if warehouse else [],
         audit=audits.newest(warehouse) if warehouse else None,
@@ -124,8 +125,9 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
         request,
         "run.html",
         warehouse,
-        name=f"{dag_id} {run_id}",
+        name=f"{dag_id} {run_id}" if verdicts.dag_run_path(run_id) else f"A job that was started by hand: {run_id}",
         run_id=run_id,
+        under_way=[job for job in progress.of_jobs(_settings()) if job.run_id == run_id],
         found=verdicts.of_run(warehouse, run_id) if warehouse and has_gates else [],
         conserved=runs.conservation(warehouse, batches) if warehouse else [],
         tasks=runs.tasks_of(dag_id, run_id, batches, steps) if has_gates else [],
@@ -140,6 +142,7 @@ def decided(request: Request) -> Response:
     """What waits for a decision, with its evidence and what each choice would do; and what was decided before."""
     warehouse = _open()
     status = read_status(warehouse) if warehouse else None
+    log = read_decisions(warehouse) if warehouse else []
     return _page(
         request,
         "decisions.html",
@@ -147,7 +150,8 @@ def decided(request: Request) -> Response:
         status=status,
         found=decisions.evidence(warehouse, status.open) if warehouse and status else [],
         effects=decisions.effects(warehouse, status) if warehouse and status else None,
-        log=read_decisions(warehouse)[:DECISIONS_SHOWN] if warehouse else [],
+        unused=decisions.unused(log, status) if status else [],
+        log=log[:DECISIONS_SHOWN],
     )
 
 
@@ -191,8 +195,13 @@ def exported_rows(of: Chosen) -> Response:
 
 
 @app.get("/explain")
-def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for: GoldName | None = None) -> Response:
-    """Cells of a gold table, by the keys that are given; what made a cell, once all are given. Keys of another table do not count."""
+def explain(
+    request: Request, table: GoldName = "gold.daily_totals", chosen_for: GoldName | None = None, release: ReleaseNumber = 0
+) -> Response:
+    """Cells of a gold table, as it is now or in a release, by the keys that are given; what made a cell, once all are given.
+
+    Keys of another table do not count.
+    """
     warehouse = _open()
     of = explained.TABLES[table]
     given = {name: request.query_params.get(name, "").strip()[:200] for name in of.keys} if chosen_for in (None, table) else {}
@@ -204,7 +213,9 @@ def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for:
         tables=list(explained.TABLES),
         table=of,
         keys=keys,
-        answer=explained.answer(warehouse.settings, of, keys) if warehouse else explained.Answer(),
+        release=release,
+        releases=explained.releases(warehouse) if warehouse else [],
+        answer=explained.answer(warehouse.settings, of, keys, release or None) if warehouse else explained.Answer(),
     )
 
 
@@ -212,8 +223,7 @@ def explain(request: Request, table: GoldName = "gold.daily_totals", chosen_for:
 def data_docs(request: Request, path: str) -> Response:
     """A file of Great Expectations' Data Docs; 404 for whatever does not lie in their folder.
 
-    Pages get a style sheet of ours in place of those that they load from the web. The index is drawn by scripts from the web,
-    so the overview stands for it: it leads to every report.
+    Reports get the page's own styles and colours. The overview stands for the list of reports: it leads to every one.
     """
     if path in ("", "index.html"):
         return RedirectResponse(f"{_base(request)}/")
@@ -278,6 +288,6 @@ def _page(request: Request, template: str, warehouse: Warehouse | None, **words:
         is_there=warehouse is not None,
         problems=warehouse.problems if warehouse else [],
         unreadable=warehouse.unreadable if warehouse else set(),
-        **words,
+        **{"under_way": []} | words,
     )
     return HTMLResponse(text)

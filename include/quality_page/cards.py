@@ -10,6 +10,7 @@ from include.quality_page import charts
 from include.quality_page.reading import Warehouse
 from include.quality_page.words import counted, moment, number, size
 from spark_jobs.control.verdicts import Verdict
+from spark_jobs.lake.column_texts import meaning
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import BY_NAME, RELEASES
 
@@ -33,6 +34,16 @@ class Released:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column: its type in SQL's words, whether it is one of the keys, and what it means (empty: nobody has said it)."""
+
+    name: str
+    kind: str
+    is_key: bool
+    text: str
+
+
+@dataclass(frozen=True)
 class Card:
     """A table: its verdicts, newest first, and its releases, oldest first."""
 
@@ -51,9 +62,10 @@ class Card:
         return describe(BY_NAME[self.name])
 
     @property
-    def columns(self) -> list[tuple[str, str, bool]]:
-        """Name, type, and whether it is one of the keys, of each column."""
-        return [(name, kind, name in BY_NAME[self.name].keys) for name, kind, _ in parse_columns(BY_NAME[self.name].ddl)]
+    def columns(self) -> list[Column]:
+        """The columns, in order."""
+        table = BY_NAME[self.name]
+        return [Column(name, kind, name in table.keys, meaning(table, name)) for name, kind, _ in parse_columns(table.ddl)]
 
     @property
     def rows(self) -> int | None:
@@ -79,7 +91,8 @@ class Card:
     @property
     def words(self) -> str:
         """What a search looks in."""
-        return " ".join([self.name, self.description, OWNER, self.state, *(name for name, _, _ in self.columns)])
+        texts = (f"{column.name} {column.text}" for column in self.columns)
+        return " ".join([self.name, self.description, OWNER, self.state, *texts])
 
 
 def all_cards(warehouse: Warehouse, verdicts: dict[str, list[Verdict]]) -> list[Card]:

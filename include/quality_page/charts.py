@@ -1,6 +1,6 @@
 """The charts: one bar a run, oldest on the left, drawn as SVG by the templates. What they total comes first, in words."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -9,6 +9,7 @@ from include.quality_page.words import NOTHING, age, counted, moment, number, sh
 
 FEWEST = 24  # places of a chart: one run is one slim bar, not a wall
 COLOURS = ("one", "two", "three")
+Counts = Callable[[Run], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart; without bars there is nothing to draw. `most` is what its full height means."""
+    """A chart; without bars there is nothing to draw. `most` is what its full height means.
+
+    `keys` are its parts: colour, name, and what they come to over all bars, as count and share.
+    """
 
     title: str
     total: str
     says: str
-    keys: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[str, str, str], ...]
     bars: tuple[Bar, ...]
     most: str
     first: str
@@ -60,7 +64,13 @@ def draw(measures: Measures) -> list[Chart]:
     released = next((run.age_in_release for run in reversed(runs) if run.age_in_release is not None), None)
     return [
         _chart(
-            "Volume", counted(taken, "record"), "that silver took from bronze", topics, runs, lambda run: [run.taken[t] for t in topics]
+            "Volume",
+            counted(taken, "record"),
+            "that silver took from bronze",
+            topics,
+            runs,
+            lambda run: [run.taken[topic] for topic in topics],
+            lambda run: [run.taken.total() for _ in topics],
         ),
         _chart(
             "Quarantine",
@@ -69,6 +79,7 @@ def draw(measures: Measures) -> list[Chart]:
             topics,
             runs,
             lambda run: [run.quarantined[topic] for topic in topics],
+            lambda run: [run.taken[topic] for topic in topics],
         ),
         _chart(
             "Late transactions",
@@ -77,16 +88,9 @@ def draw(measures: Measures) -> list[Chart]:
             ["late"],
             runs,
             lambda run: [run.late],
+            lambda run: [run.taken["transactions"]],
         ),
-        _chart(
-            "Freshness",
-            age(released) if released is not None else NOTHING,
-            "old was the newest transaction when its release came out; replayed data of the past is always old",
-            ["when silver had it", "from silver to the release"],
-            [run for run in runs if run.age_in_silver is not None],
-            lambda run: [run.age_in_silver or 0, max(0, (run.age_in_release or 0) - (run.age_in_silver or 0))],
-            age,
-        ),
+        _ages(released, [run for run in runs if run.age_in_silver is not None]),
     ]
 
 
@@ -107,25 +111,50 @@ def spark(values: Sequence[float], says: Sequence[str], colours: Sequence[str] =
     return Chart("", "", "", (), bars, number(most), "", "")
 
 
-def _chart(
+def _chart(title: str, total: str, says: str, names: Sequence[str], runs: Sequence[Run], values: Counts, wholes: Counts) -> Chart:
+    """A bar for each run, of as many parts as there are names; `wholes` are what each part is a share of."""
+    sums = [sum(each) for each in zip(*map(values, runs), strict=True)]
+    of = [sum(each) for each in zip(*map(wholes, runs), strict=True)]
+    keys = [f"{number(part)}, {share(part, whole)}" for part, whole in zip(sums, of, strict=True)]
+    texts = [f"{moment(run.at)} UTC: {_counts(names, values(run), wholes(run))}" for run in runs]
+    return _drawn(title, total, says, names, keys, runs, values, texts)
+
+
+def _ages(released: float | None, runs: Sequence[Run]) -> Chart:
+    """A bar for each run: how old the newest transaction was in silver, and how much older in the release."""
+    names = ("when silver had it", "from silver to the release")
+
+    def values(run: Run) -> list[float]:
+        return [run.age_in_silver or 0, max(0, (run.age_in_release or 0) - (run.age_in_silver or 0))]
+
+    texts = [
+        f"{moment(run.at)} UTC: {', '.join(f'{name} {age(each)}' for name, each in zip(names, values(run), strict=True))}" for run in runs
+    ]
+    total = age(released) if released is not None else NOTHING
+    says = "old was the newest transaction when its release came out; replayed data of the past is always old"
+    return _drawn("Freshness", total, says, names, ("", ""), runs, values, texts, age)
+
+
+def _drawn(
     title: str,
     total: str,
     says: str,
     names: Sequence[str],
+    keys: Sequence[str],
     runs: Sequence[Run],
     values: Callable[[Run], Sequence[float]],
+    texts: Sequence[str],
     words: Callable[[float], str] = number,
 ) -> Chart:
-    """A bar for each run, of as many parts as there are names."""
     most = max((sum(values(run)) for run in runs), default=0)
-    bars = tuple(_bar(run, names, values(run), most, words) for run in runs) if most else ()
-    times = (f"{moment(runs[0].at)} UTC", f"{moment(runs[-1].at)} UTC") if runs else ("", "")
-    if len(runs) == 1:
-        times = (times[0], "")
-    return Chart(title, total, says, tuple(zip(cycle(COLOURS), names, strict=False)), bars, words(most), *times)
+    bars = tuple(Bar(text, run.run_id, _parts(values(run), most)) for run, text in zip(runs, texts, strict=True)) if most else ()
+    first, last = (f"{moment(runs[0].at)} UTC", f"{moment(runs[-1].at)} UTC") if runs else ("", "")
+    colours = tuple(zip(cycle(COLOURS), names, keys, strict=False)) if bars else ()
+    return Chart(title, total, says, colours, bars, words(most), first, last if len(runs) > 1 else "")
 
 
-def _bar(run: Run, names: Sequence[str], values: Sequence[float], most: float, words: Callable[[float], str]) -> Bar:
+def _parts(values: Sequence[float], most: float) -> tuple[tuple[str, float, float], ...]:
+    """The parts of a bar, from the ground up."""
     parts = []
     ground = 100.0
     for colour, value in zip(cycle(COLOURS), values, strict=False):
@@ -133,8 +162,13 @@ def _bar(run: Run, names: Sequence[str], values: Sequence[float], most: float, w
         ground -= height
         if value:
             parts.append((colour, round(ground, 2), round(height, 2)))
-    return Bar(f"{moment(run.at)} UTC: {_sum(names, values, words)}", run.run_id, tuple(parts))
+    return tuple(parts)
 
 
-def _sum(names: Iterable[str], values: Sequence[float], words: Callable[[float], str]) -> str:
-    return ", ".join(f"{name} {words(value)}" for name, value in zip(names, values, strict=True))
+def _counts(names: Sequence[str], values: Sequence[int], wholes: Sequence[int]) -> str:
+    """The sum first, then each part with its share: `3 of 300, 1 %: transactions 1, 0.5 %; customers 2, 2 %`."""
+    parts, is_volume = sum(values), len(set(wholes)) == 1 and sum(values) == wholes[0]
+    whole = wholes[0] if len(names) == 1 or is_volume else sum(wholes)
+    total = counted(parts, "record") if is_volume else f"{number(parts)} of {number(whole)}, {share(parts, whole)}"
+    each = [f"{name} {number(value)}, {share(value, of)}" for name, value, of in zip(names, values, wholes, strict=True)]
+    return f"{total}: {'; '.join(each)}" if len(names) > 1 else total

@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from include.quality_page import quarantine
+from include.quality_page import quarantine, rebuilt
 from include.quality_page.reading import Row, Warehouse
 from include.quality_page.status import Status
 from include.quality_page.words import counted, share
-from spark_jobs.control.verdicts import Verdict
+from spark_jobs.control.verdicts import UNUSED, Decision, Verdict
 from spark_jobs.lake.tables import BATCHES, Table
 
 WORST, EXAMPLES = 5, 3
+LOOKED_THROUGH = 500  # rows of quarantine, for examples of a range
 _PER_THOUSAND = "quarantined_per_thousand"
 _AT_MOST = re.compile(r"at most ([0-9.]+)$")
 _JUDGED = """select sum(input) as input, sum(output) as output, sum(duplicates) as duplicates, sum(quarantined) as quarantined,
@@ -81,11 +82,21 @@ def evidence(warehouse: Warehouse, verdicts: Iterable[Verdict]) -> list[Evidence
         if verdict.layer == "gold":
             found.append(Evidence(verdict, "", (), ()))
             continue
+        if rebuilt.is_of_backfill(warehouse, verdict):  # its batches are all batches, and their records nearly all the live run's
+            found.append(_of_backfill(warehouse, verdict, is_new))
+            sums.setdefault(batches, {})
+            continue
         facts = sums.get(batches) or _sums(warehouse, *batches)
         sums[batches] = facts
         worst, examples = _records(warehouse, verdict, facts["quarantined"]) if is_new and facts["quarantined"] else ((), ())
         found.append(Evidence(verdict, _in_quarantine(verdict, facts), worst, examples))
     return found
+
+
+def unused(log: Iterable[Decision], status: Status) -> list[Decision]:
+    """Answers to what is asked now that could not count, newest first; each says why. They are younger than what was judged first."""
+    asked = min((verdict.judged_at for verdict in status.asked), default=None)
+    return [each for each in log if each.layer == UNUSED and asked and each.decided_at >= asked]
 
 
 def effects(warehouse: Warehouse, status: Status) -> Effects | None:
@@ -98,6 +109,21 @@ def effects(warehouse: Warehouse, status: Status) -> Effects | None:
         newest = facts["newest_event_at"] or newest
     is_known = status.is_release_known and BATCHES.name not in warehouse.unreadable
     return Effects(tuple(each for each in found if each.taken), newest) if is_known else None
+
+
+def _of_backfill(warehouse: Warehouse, verdict: Verdict, is_new: bool) -> Evidence:
+    """What is known about a closed verdict of a backfill: the records of its range."""
+    of_step = rebuilt.read(warehouse, verdict)
+    if of_step is None or not of_step.rows:
+        return Evidence(verdict, "", (), ())
+    if not is_new:
+        return Evidence(verdict, of_step.says, (), ())
+    batches = [row["_batch"] for row in of_step.rows]
+    chosen = quarantine.Filter(None, min(batches), max(batches))
+    table = quarantine.TABLES[f"silver.{verdict.topic}_quarantine"]
+    rows = [row for row in quarantine.rows_of(warehouse, table, chosen, most=LOOKED_THROUGH) if row.place in of_step.places]
+    worst = tuple((rule, count, share(count, len(of_step.rows))) for rule, count in of_step.rules[:WORST])
+    return Evidence(verdict, of_step.says, worst, tuple(rows[:EXAMPLES]))
 
 
 def _in_quarantine(verdict: Verdict, facts: Row) -> str:

@@ -2,16 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
+from include.quality_page.reading import Warehouse
 from include.quality_page.words import counted
 from spark_jobs.lake.table import Table
-from spark_jobs.lake.tables import GOLD
+from spark_jobs.lake.tables import GOLD, RELEASES
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import shown
 
 TABLES = {table.name: table for table in GOLD}
 CELLS = 50
+RELEASES_OFFERED = 500
+
+_RELEASES = "select release_id, max(released_at) as at from t group by release_id order by release_id desc"
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,18 @@ class Answer:
     problem: str = ""
 
 
-def answer(settings: Settings, table: Table, keys: Mapping[str, str]) -> Answer:
-    """What made the cell that has all of the keys, as it is now; the first cells by key where some are left out.
+def releases(warehouse: Warehouse, now: datetime | None = None) -> list[tuple[int, datetime]]:
+    """The releases that readers are offered, number and time, the newest first; RELEASES_OFFERED of them at most."""
+    from spark_jobs.releases import archive
+
+    oldest = (now or datetime.now(UTC)) - timedelta(days=warehouse.settings.release_days)
+    every = [(int(row["release_id"]), row["at"]) for row in warehouse.select(RELEASES, _RELEASES)]
+    young = every[:1] + [one for successor, one in pairwise(every) if max(one[1], successor[1]) >= oldest]
+    return [one for one in every if one in young or archive.is_kept(warehouse.settings, one[0])][:RELEASES_OFFERED]
+
+
+def answer(settings: Settings, table: Table, keys: Mapping[str, str], release: int | None = None) -> Answer:
+    """What made the cell that has all of the keys, as it is now or in a release; the first cells by key where some are left out.
 
     Shows no name in full: gold has its first letters, and so have the lines.
     """
@@ -49,10 +65,12 @@ def answer(settings: Settings, table: Table, keys: Mapping[str, str]) -> Answer:
     where = " and ".join(f"{name} = {cells.literal(value)}" for name, value in keys.items()) or "true"
     try:
         if len(keys) < len(table.keys):
-            found = cells.find(table, Snapshot.now(settings, table).open(table), where, CELLS)
+            snapshot = Snapshot.now(settings, table) if release is None else Snapshot.of_release(settings, release)
+            found = cells.find(table, snapshot.open(table), where, CELLS)
             head = counted(found.count, "cell") + (f", the first {CELLS} by key" if found.count > CELLS else "")
+            head += f", {snapshot}" if release else ""
             return Answer(head, tuple(_cell(table, row) for row in found.cells))
-        made = job.explain(settings, table.name, where)
+        made = job.explain(settings, table.name, where, release)
     except LedgerError as error:
         return Answer(problem=str(error))
     except (DeltaError, pa.ArrowException, OSError) as error:

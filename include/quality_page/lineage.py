@@ -1,5 +1,6 @@
 """The lineage graph: from Kafka's topics to the release, by what each asset is made from, drawn on the server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -45,8 +46,11 @@ class Graph:
     node_height: int = HEIGHT
 
 
-def draw(verdicts: dict[str, list[Verdict]], status: Status, old_after: float) -> Graph:
-    """The graph of all tables with their newest verdicts; what was judged more than `old_after` seconds ago is old."""
+def draw(verdicts: dict[str, list[Verdict]], status: Status, old_after: float, taken: Mapping[str, datetime | None]) -> Graph:
+    """The graph of all tables with their newest verdicts; what was judged more than `old_after` seconds ago is old.
+
+    `taken` is, by topic, the time of the newest record that bronze has taken.
+    """
     columns = {
         "kafka": [f"kafka.{table.topic}" for table in BRONZE],
         **{layer: [table.name for table in tables] for layer, tables in LAYERS.items()},
@@ -58,13 +62,15 @@ def draw(verdicts: dict[str, list[Verdict]], status: Status, old_after: float) -
     for column, names in enumerate(columns.values()):
         lead = (most - len(names)) * STEP // 2
         for place, name in enumerate(names):
-            nodes[name] = _node(name, column * space, TOP + lead + place * STEP, verdicts.get(name) or [], status, old_after)
+            nodes[name] = _node(name, column * space, TOP + lead + place * STEP, verdicts.get(name) or [], status, old_after, taken)
     edges = [(source, name, _curve(nodes[source], node)) for name, node in nodes.items() for source in sources_of(name)]
     layers = tuple((layer, column * space) for column, layer in enumerate(columns))
     return Graph(layers, tuple(nodes.values()), tuple(edges), space * len(columns) - 40, TOP + most * STEP)
 
 
-def _node(name: str, x: int, y: int, verdicts: list[Verdict], status: Status, old_after: float) -> Node:
+def _node(
+    name: str, x: int, y: int, verdicts: list[Verdict], status: Status, old_after: float, taken: Mapping[str, datetime | None]
+) -> Node:
     at: datetime | None = verdicts[0].judged_at if verdicts else None
     state, says = (verdicts[0].state, verdicts[0].says) if verdicts else ("", "not judged yet" if status.are_gates_known else "not known")
     says = f"{name}: {says}"
@@ -76,7 +82,8 @@ def _node(name: str, x: int, y: int, verdicts: list[Verdict], status: Status, ol
         label = f"release {status.release.number}" if status.release else none
         says = f"{label}: {'held back by a closed gate' if status.open else 'what readers see'}"
     elif name.startswith("kafka."):
-        says = f"topic {label}"
+        at = taken.get(label)
+        says = f"topic {label}: {'newest record that bronze has taken' if at else 'bronze has taken no record'}"
     seconds = (status.now - at).total_seconds() if at else 0.0
     return Node(
         name, label, x, y, state, says + (f", {age(seconds)} ago" if at else ""), _short(seconds) if at else "", seconds > old_after

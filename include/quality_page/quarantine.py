@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -128,8 +129,12 @@ def as_csv(warehouse: Warehouse, table: Table, chosen: Filter) -> Iterator[str]:
 
 
 def redrive_command(table: str, chosen: Filter) -> str:
-    """The command that judges the chosen rows again; it takes a rule and a table, and all rows of those."""
-    return f".venv/bin/python -m spark_jobs.run redrive --rule {chosen.rule or 'NAME'} --table {table}"
+    """The command that judges the chosen rows again."""
+    words = ["redrive", "--rule", chosen.rule or "NAME", "--table", table]
+    words += ["--first-batch", str(chosen.first_batch)] if chosen.first_batch else []
+    words += ["--last-batch", str(chosen.last_batch)] if chosen.last_batch else []
+    words += ["--source", shlex.quote(chosen.source)] if chosen.source else []
+    return f".venv/bin/python -m spark_jobs.run {' '.join(words)}"
 
 
 def _masked(topic: str, row: Row, at: datetime | None, run_id: str | None) -> Quarantined:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from string import Template
 from typing import Any
 
@@ -45,6 +46,21 @@ class Warehouse:
             if problem not in self.problems:
                 self.problems.append(problem)
             return []
+
+    def newest(self, table: Table, column: str) -> datetime | None:
+        """The largest time of a column, by the statistics of the table's files; None where there is no row, or it cannot be read."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        path = str(table.path(self.settings))
+        try:
+            files = pa.table(DeltaTable(path).get_add_actions(flatten=True)) if DeltaTable.is_deltatable(path) else None
+            found = files[f"max.{column}"].to_pylist() if files is not None and files.num_rows else []
+        except (DeltaError, pa.ArrowException, OSError, KeyError) as error:  # `select` of the same table names it on the page
+            log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
+            return None
+        return max((at.replace(tzinfo=at.tzinfo or UTC) for at in found if at), default=None)
 
     def sizes(self, table: Table, versions: Iterable[int]) -> dict[int, int]:
         """The bytes of a table's files at some versions, by its log alone; versions whose log is gone are left out."""

@@ -24,6 +24,8 @@ LOCKS = {
     "kafka": ROOT / "include/stack/kafka-jars.lock",
     "s3": ROOT / "include/spark/s3-jars.lock",
 }
+MEGABYTES = {"packages": 2000, "spark": 24, "kafka": 45, "s3": 13}  # at most, of what is downloaded
+MEGABITS_A_SECOND = 100
 REQUIREMENTS = "requirements.txt"
 FOR_DEVELOPERS = "include/dev/requirements.txt"
 UV_LOCK = "include/dev/uv-requirements.txt"
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         check_java()
         with open(ROOT / ".setup.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            announce_downloads(locks)
             install_python_packages(locks)
             for group, lock_file in LOCKS.items():
                 fetch_jars(lock_file, JARS / group)
@@ -73,12 +76,38 @@ def check_java() -> None:
         raise SetupError(f"found Java {version[1] if version else answer.strip()!r}, expected {LEAST_JAVA} or newer: {advice}")
 
 
+def announce_downloads(locks: Sequence[str]) -> None:
+    """Say what is missing, how large it is and how long that takes; nothing where nothing is missing."""
+    groups = [] if packages_are_current(locks) else ["packages"]
+    groups += [group for group, lock in LOCKS.items() if not all((JARS / group / name).exists() for name in read_lock(lock))]
+    if not groups:
+        return
+    parts = [f"{'Python packages' if group == 'packages' else f'jars for {group}'} ({MEGABYTES[group]:,} MB)" for group in groups]
+    minutes = round(sum(MEGABYTES[group] for group in groups) * 8 / MEGABITS_A_SECOND / 60)
+    lasts = f"{minutes} minutes" if minutes > 1 else "a minute"
+    print(
+        f"setup: to download, once and at most: {', '.join(parts)}; about {lasts} at {MEGABITS_A_SECOND} Mbit/s. "
+        "Later commands need no network.",
+        flush=True,
+    )
+
+
+def packages_are_current(locks: Sequence[str]) -> bool:
+    """Whether `.venv` is what the lock files together ask for."""
+    stamp = VENV / ".requirements.sha256"
+    return stamp.exists() and stamp.read_text() == packages_sum(locks) and (VENV / "bin/python").exists()
+
+
+def packages_sum(locks: Sequence[str]) -> str:
+    """The SHA-256 of the lock files together."""
+    return hashlib.sha256(b"".join((ROOT / lock).read_bytes() for lock in locks)).hexdigest()
+
+
 def install_python_packages(locks: Sequence[str]) -> None:
     """Make `.venv` equal to the lock files together, by hash; nothing happens when it already is."""
     files = [ROOT / lock for lock in locks]
-    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     stamp = VENV / ".requirements.sha256"
-    if stamp.exists() and stamp.read_text() == wanted and (VENV / "bin/python").exists():
+    if packages_are_current(locks):
         return
     stamp.unlink(missing_ok=True)  # a sync that fails halfway must not look done
     uv = find_uv()
@@ -91,7 +120,7 @@ def install_python_packages(locks: Sequence[str]) -> None:
     )
     sync = [*uv, "pip", "sync", "--require-hashes", "--python", str(VENV / "bin/python"), *map(str, files)]
     run(sync, shows_progress=sys.stderr.isatty())
-    stamp.write_text(wanted)
+    stamp.write_text(packages_sum(locks))
 
 
 def find_uv() -> list[str]:
@@ -121,7 +150,8 @@ def fetch_jars(lock_file: Path, folder: Path) -> None:
     missing = {name: entry for name, entry in locked.items() if sha256(folder / name) != entry[1]}
     if not missing:
         return
-    print(f"setup: fetching {len(missing)} jars for {folder.name}", flush=True)
+    size = f" ({MEGABYTES[folder.name]} MB at most)" if folder.name in MEGABYTES else ""
+    print(f"setup: fetching {len(missing)} jars for {folder.name}{size}", flush=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         resolve(Path(scratch), [coordinate for coordinate, _ in missing.values()])
         for name, (coordinate, expected) in missing.items():

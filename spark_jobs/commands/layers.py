@@ -44,10 +44,11 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     from spark_jobs.reprocessing import redrive, redrive_plan
 
     given = corrections.read_file(options.corrections) if options.corrections else []  # refused before waiting for a lease
-    redrive_plan.plan(settings, options.rule, options.table, None, ())  # so is a rule that no table knows
+    chosen = redrive_plan.Selection(options.first_batch, options.last_batch, options.source)
+    redrive_plan.plan(settings, options.rule, options.table, None, (), chosen)  # so is a rule that no table knows
     wants = Wants((ROLL_BACK, BACKFILL, SILVER), tables=_UP_TO_SILVER, topics=_TOPICS, retained=tables.SILVER_OWNED)
     with ready(settings, options, wants, tables.SILVER_OWNED):
-        plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given)
+        plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given, chosen)
         redrive.run(session.start_session(settings, "ledger redrive"), settings, plan, options.run_id)
 
 

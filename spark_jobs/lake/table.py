@@ -24,6 +24,7 @@ class Table:
     - `topic` is the one whose batches the table follows (control tables follow none).
     - `follows` are the silver tables whose changes a gold table takes over.
     - `query` is the SELECT of a gold table that is declared in SQL, and `description` says what it is for.
+    - `texts` say what columns mean that do not mean the same in every table (column_texts.py).
     """
 
     name: str
@@ -38,6 +39,7 @@ class Table:
     follows: "tuple[Table, ...]" = ()
     query: str = ""
     description: str = ""
+    texts: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     @property
     def layer(self) -> str:

@@ -94,7 +94,7 @@ LIVE_REFUSED = Table(
 def _live(table: Table) -> Table:
     """The table of a live query, with the columns of one that gold follows."""
     layer, name = table.name.split(".")
-    return Table(f"{layer}.live_{name}", table.ddl, keys=table.keys, time_column=table.time_column)
+    return Table(f"{layer}.live_{name}", table.ddl, keys=table.keys, time_column=table.time_column, texts=table.texts)
 
 
 LIVE_DAILY_TOTALS = _live(DAILY_TOTALS)

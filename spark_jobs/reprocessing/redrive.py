@@ -46,7 +46,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     rows = _select_rows(spark, settings, topic, plan, halfway).localCheckpoint()
     count, since, until = rows.agg(F.count("*"), F.coalesce(F.min("_batch"), F.lit(0)), F.coalesce(F.max("_batch"), F.lit(0))).collect()[0]
     if not count and not halfway:
-        log.info("%s: found no row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
+        log.info("%s: found no such row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
         return
     rejudged = Rejudged(spark, settings, topic, read_rules(topic.name), rejudge.places_of(rows, count), since)
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
@@ -82,5 +82,8 @@ def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Pl
     if halfway:
         redriven = read(tables.REDRIVES).where((F.col("table") == topic.silver.name) & (F.col("outcome") != "quarantine"))
         places = reduce(DataFrame.union, [places, *(rows.select(*PLACE) for rows in (redriven, *map(read, topic.valid)))])
-    asked = quarantine.where(F.array_contains("broken_rules", plan.rule))
+    chosen = plan.chosen
+    asked = quarantine.where(F.array_contains("broken_rules", plan.rule) & (F.col("_batch") >= chosen.first_batch))
+    asked = asked if chosen.last_batch is None else asked.where(F.col("_batch") <= chosen.last_batch)
+    asked = asked.where(F.col("_topic") == chosen.source) if chosen.source else asked
     return asked.union(recompute.within(quarantine, places)).dropDuplicates(PLACE)

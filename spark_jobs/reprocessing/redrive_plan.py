@@ -17,16 +17,36 @@ APPLICATION = "redrive"
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Which of the rows that break a rule: of bronze batches from first to last (None: no end), of a source (`_topic`; empty: any)."""
+
+    first_batch: int = 0
+    last_batch: int | None = None
+    source: str = ""
+
+
+ALL = Selection()
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Which quarantined rows are judged again: those that break the rule, and those that are corrected."""
+    """Which quarantined rows are judged again: those of the selection that break the rule, and those that are corrected."""
 
     rule: str
     topics: list[Topic]
     corrections: list[Correction]
+    chosen: Selection = ALL
 
 
-def plan(settings: Settings, rule: str, table: str | None, file: Path | None, given: Sequence[Correction]) -> Plan:
-    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, or corrections that cannot be used.
+def plan(
+    settings: Settings,
+    rule: str,
+    table: str | None,
+    file: Path | None,
+    given: Sequence[Correction],
+    chosen: Selection = ALL,
+) -> Plan:
+    """What is asked for, checked whole: raises SettingsError for a rule that no table knows, no range of batches, unusable corrections.
 
     `given` are the corrections of `file`.
     """
@@ -36,9 +56,11 @@ def plan(settings: Settings, rule: str, table: str | None, file: Path | None, gi
     if not topics:
         names = "; ".join(f"of {topic.silver.name} {', '.join(known[topic.name])}" for topic in asked)
         raise SettingsError(f"found rule {rule!r}, expected one of these: {names}")
+    if chosen.last_batch is not None and chosen.last_batch < chosen.first_batch:
+        raise SettingsError(f"found batches {chosen.first_batch} to {chosen.last_batch}, expected a first one that is not after the last")
     if file:
         corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
-    return Plan(rule, topics, list(given))
+    return Plan(rule, topics, list(given), chosen)
 
 
 def refuse_halfway(settings: Settings) -> None:

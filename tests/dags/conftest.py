@@ -108,10 +108,12 @@ def opened(home: Settings, browser: Browser) -> Iterator[Open]:
     contexts: list[Any] = []
     with serving() as url:
 
-        def open_page(path: str = "", width: int = 1300, scheme: Any = "light") -> Page:
+        def open_page(path: str = "", width: int = 1300, scheme: Any = "light", clocked: bool = False) -> Page:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
             contexts.append(context)
             page = context.new_page()
+            if clocked:
+                page.clock.install()  # the test says when its timers are due
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.on("request", lambda request: asked.append(request.url))
             page.goto(url + path)

@@ -1,6 +1,8 @@
 """The page Explain: cells to choose from, what made one, and what it says of keys that are none."""
 
 import html
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
 from spark_jobs.lake import tables
+from spark_jobs.releases import archive
 from spark_jobs.runtime.settings import Settings
 from tests.dags.conftest import Open
 from tests.support import warehouse
 from tests.support.browser import keep
+from tests.support.publishing import publish, released_on
 
 DAY = "/explain?table=gold.daily_totals"
 
@@ -96,3 +100,36 @@ def test_from_a_table_by_mouse_to_the_rows_of_a_cell(gold: Settings, opened: Ope
     page.get_by_label("Table").select_option("gold.debit_share")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("textbox", name="day")).to_have_value("")  # the keys were those of another table
+
+
+def test_an_older_release_is_chosen_by_mouse_and_explained(gold: Settings, opened: Open) -> None:
+    publish(gold)
+    debits = DeltaTable(str(tables.DAILY_TOTALS.path(gold)))
+    debits.update({"transactions": "transactions + 1"}, predicate="type = 'Debit'")
+    publish(gold)
+    page = opened("explain")
+    page.get_by_label("As of").select_option(label=(page.locator("select[name=release] option").last.text_content() or "").strip())
+    page.get_by_label("type").fill("Debit")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", name="1 cell, in release 1 of ")).to_be_visible()
+    page.get_by_role("cell", name="Debit").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="gold.daily_totals in release 1 of ")).to_contain_text("✓")
+    keep(page, "pages-explain-release-1")
+    page.get_by_label("As of").select_option("2")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", name="gold.daily_totals in release 2 of ")).to_contain_text("✗")
+    page.get_by_role("link", name="All cells of gold.daily_totals").click()
+    expect(page.get_by_label("As of")).to_have_value("2")
+
+
+def test_releases_that_are_offered_can_be_chosen_and_others_are_told(gold: Settings, reader: TestClient) -> None:
+    now = datetime.now(UTC)
+    released_on(gold, *(now - timedelta(days=days) for days in (30, 20, 3, 1)))
+    text = reader.get(DAY).text
+    assert re.findall("<option value=.([0-9]*).", text) == ["", "4", "3", "2"]  # 2: what readers saw until 3 came
+    archive.keep(gold, 1)
+    assert re.findall("<option value=.([0-9]*).", reader.get(DAY).text) == ["", "4", "3", "2", "1"]
+    gone = html.unescape(reader.get(f"{DAY}&release=9").text)
+    assert "there is no release 9: found 1, 2, 3, 4" in gone
+    assert '<option value="9" selected>release 9</option>' in gone
+    assert reader.get(f"{DAY}&release=-1").status_code == 422

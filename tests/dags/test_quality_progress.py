@@ -2,14 +2,18 @@
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from fastapi.testclient import TestClient
+from playwright.sync_api import expect
 
 from spark_jobs.lake import tables
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.settings import Settings
+from tests.dags.conftest import Open
 from tests.support import quality_rows as rows
+from tests.support.browser import keep
 
 
 def test_a_job_under_way_is_told_with_its_run(home: Settings, reader: TestClient) -> None:
@@ -46,3 +50,71 @@ def _step(run_id: str, number: int, state: str, start: datetime, end: datetime) 
     counts = {"rows": 1234, "changed": 3} if state == "done" else {}
     facts = {"number": number, "backfill_id": "b", "run_id": run_id, "state": state, "part": "transactions"}
     return facts | counts | {"step_start": start, "step_end": end, "recorded_at": end}
+
+
+def test_a_page_refreshes_itself_while_a_job_is_under_way_and_keeps_what_is_open(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    file = under_way(home, "silver", "1 of 3 topics")
+    page = opened(clocked=True)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    expect(page.get_by_text("Under way: silver, 1 of 3 topics")).to_be_visible()
+    card = page.locator(".card").filter(has=page.get_by_role("link", name="gold.debit_share", exact=True))
+    card.get_by_text("4 columns").click()
+    page.evaluate("window.scrollBy(0, 300)")
+    top = page.evaluate("window.scrollY")
+    under_way(home, "silver", "2 of 3 topics")
+    page.clock.run_for(10_500)
+    expect(page.get_by_text("Under way: silver, 2 of 3 topics")).to_be_attached()
+    expect(card.locator("details")).to_have_attribute("open", "")
+    expect(card.locator("summary")).to_be_focused()
+    assert page.evaluate("window.scrollY") == top
+    page.locator(".lineage [data-name='silver.customers']").hover()
+    expect(page.locator("path.lit")).to_have_count(2)  # what the mouse does is heard on the new page, too
+    file.unlink()
+    count = -1
+    while count != len(asked):  # for a minute, as the next job may begin
+        count = len(asked)
+        page.clock.run_for(10_500)
+        page.wait_for_timeout(1_000)
+    assert count >= 6
+    expect(page.get_by_text("Under way")).to_have_count(0)
+
+
+def test_a_page_of_which_nothing_is_under_way_asks_for_nothing(home: Settings, opened: Open) -> None:
+    rows.fill(home, 1)
+    page = opened(clocked=True)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(120_000)
+    page.wait_for_timeout(500)
+    assert asked == []
+
+
+def test_the_page_of_a_run_refreshes_itself_for_that_run_only(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 1)
+    under_way(home, "silver", "1 of 3 topics")
+    run = f"/run?dag_id=medallion&run_id={rows.run_id(1).replace('+', '%2B')}"
+    assert "data-under-way" in reader.get(run).text
+    assert "data-under-way" not in reader.get("/run?dag_id=medallion&run_id=scheduled__2026").text
+    by_hand = reader.get(f"/run?dag_id=medallion&run_id={'0a' * 16}").text
+    assert f"<h1>A job that was started by hand: {'0a' * 16}</h1>" in by_hand
+    assert f"<title>A job that was started by hand: {'0a' * 16}</title>" in by_hand
+
+
+def test_topics_have_the_age_of_the_newest_record_that_bronze_has_taken(home: Settings, opened: Open) -> None:
+    rows.fill(home, 1)
+    now = datetime.now(UTC)
+    rows.write(home, tables.BRONZE_TRANSACTIONS, [rows.bronze(3, 7000) | {"_timestamp": now - timedelta(minutes=5)}])
+    page = opened()
+    fresh = page.locator(".lineage [data-name='kafka.transactions']")
+    expect(fresh.locator(".age")).to_have_text("5 min")
+    assert "is-old" not in (fresh.get_attribute("class") or "")
+    expect(page.locator(".lineage [data-name='kafka.accounts'] title")).to_have_text("topic accounts: bronze has taken no record")
+    keep(page, "pages-13-fresh-topics")
+
+
+def under_way(home: Settings, job: str, says: str) -> Path:
+    facts = {"job": job, "run_id": rows.run_id(1), "says": says, "said_at": time.time()}
+    write_whole(file := home.checkpoints / "progress" / f"{job}-1.json", json.dumps(facts))
+    return file

@@ -39,11 +39,93 @@ const light = (event) => {
   }
 };
 
-document.addEventListener("DOMContentLoaded", () => {
+// Arrow keys go from bar to bar, from verdict to verdict: only one of a row is a stop of the Tab key.
+const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+const step = (event) => {
+  const row = event.target.closest?.(".chart, .runs");
+  if (!row || !(event.key in moves)) return;
+  const bars = [...row.querySelectorAll("[tabindex]")];
+  const from = bars.indexOf(event.target.closest("[tabindex]"));
+  const to = Math.min(Math.max(from + moves[event.key], 0), bars.length - 1);
+  bars[from].tabIndex = -1;
+  bars[to].tabIndex = 0;
+  bars[to].focus();
+  event.preventDefault();
+};
+
+// What the bar is, below its chart.
+const read = (event) => {
+  const bar = event.target.closest?.(".chart [tabindex]");
+  const line = bar?.closest(".chart").parentElement.querySelector(".reading");
+  if (line) line.textContent = bar.querySelector("title").textContent;
+};
+
+// What is wider than the window can be scrolled by keyboard, and has the name of its heading.
+const reach = () => {
+  let heading = "";
+  for (const each of document.querySelectorAll("h1, h2, h3, .wide")) {
+    if (!each.matches(".wide")) heading = each.textContent;
+    else if (each.scrollWidth > each.clientWidth) {
+      each.tabIndex = 0;
+      each.setAttribute("role", "region");
+      each.setAttribute("aria-label", `${heading}, wider than the window`);
+    } else for (const name of ["tabindex", "role", "aria-label"]) each.removeAttribute(name);
+  }
+};
+
+document.addEventListener("keydown", step);
+document.addEventListener("mouseover", read);
+document.addEventListener("focusin", read);
+window.addEventListener("load", reach); // the styles are there
+window.addEventListener("resize", reach);
+document.addEventListener("toggle", reach, true);
+
+// While a job is under way the page is asked for again, and for a minute after the last one: the next job of a run begins then.
+// What is open, typed, scrolled or focused stays so.
+const REFRESH_MS = 10_000;
+const QUIET_ROUNDS = 6;
+const STOPS = "a[href], summary, input, select, button, [tabindex]";
+let quiet = 0;
+const nameOf = (part) => {
+  const around = part.closest("article, section, main");
+  return `${around.querySelector("h1, h2, h3")?.textContent} / ${part.querySelector("summary").textContent}`;
+};
+const refresh = async () => {
+  if (document.activeElement?.matches("input, select")) return void setTimeout(refresh, REFRESH_MS); // somebody types
+  const answer = await fetch(location.href, { cache: "no-store" }).catch(() => null);
+  if (answer?.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  else quiet += 1;
+  if (quiet < QUIET_ROUNDS) setTimeout(refresh, REFRESH_MS);
+};
+const replace = (fresh) => {
+  const now = document.querySelector("main");
+  const next = document.adoptNode(fresh.querySelector("main"));
+  quiet = next.matches("[data-under-way]") ? 0 : quiet + 1;
+  const open = new Map([...now.querySelectorAll("details")].map((part) => [nameOf(part), part.open]));
+  const scrolled = [...now.querySelectorAll(".wide")].map((box) => box.scrollLeft);
+  const at = [...now.querySelectorAll(STOPS)].indexOf(document.activeElement);
+  const [left, top] = [window.scrollX, window.scrollY];
+  for (const field of now.querySelectorAll("input[id], select[id]")) {
+    const same = next.querySelector(`#${field.id}`);
+    if (same) same.value = field.value;
+  }
+  now.replaceWith(next);
+  for (const part of next.querySelectorAll("details")) part.open = open.get(nameOf(part)) ?? part.open;
+  next.querySelectorAll(".wide").forEach((box, place) => (box.scrollLeft = scrolled[place] ?? 0));
+  prepare();
+  reach();
+  if (at >= 0) next.querySelectorAll(STOPS)[at]?.focus({ preventScroll: true });
+  window.scrollTo(left, top);
+};
+
+const prepare = () => {
   if (document.querySelector("#find")) {
     document.querySelector("#find").addEventListener("input", choose);
     document.querySelector("#state").addEventListener("change", choose);
-    document.querySelector("#search").addEventListener("submit", (event) => event.preventDefault());
+    document.querySelector("#search").addEventListener("submit", (event) => {
+      event.preventDefault();
+      document.querySelector(".card:not([hidden]) h3 a")?.focus(); // Enter leads to the first that was found
+    });
     choose(); // the browser keeps what was typed when one comes back
   }
   for (const graph of document.querySelectorAll(".lineage")) {
@@ -53,4 +135,9 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const choice of document.querySelectorAll("select.at-once")) {
     choice.addEventListener("change", () => choice.form.requestSubmit());
   }
+};
+
+document.addEventListener("DOMContentLoaded", () => {
+  prepare();
+  if (document.querySelector("main[data-under-way]")) setTimeout(refresh, REFRESH_MS);
 });

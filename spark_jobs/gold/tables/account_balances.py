@@ -54,6 +54,7 @@ TABLE = GoldTable(
     transactions bigint, _topic string, _partition int, _offset bigint, _batch bigint""",
     keys=("account_id",),
     time_column="last_event_at",
+    texts={"balance": "Balance after the last transaction"},
     strategy=Keys(
         account_balances,
         "account_id",

@@ -1,4 +1,4 @@
-"""gold.account_days: per account and day, whether the balance moved by what was booked. Not in the contract.
+"""gold.account_days: per account and day, whether the balance moved by what was booked.
 
 closing = opening + credits - debits. opening = closing of the account's day before that has transactions, null on its first;
 difference = closing - (opening + credits - debits).
@@ -116,6 +116,11 @@ TABLE = GoldTable(
     keys=("account_id", "day"),
     time_column="day",
     deletion_vectors=True,
+    texts={
+        "opening": "Closing of the account's day before that has transactions; null on its first",
+        "closing": "Balance after the last transaction of the day",
+        "difference": "closing - (opening + credits - debits)",
+    },
     strategy=Keys(lambda rows: with_openings(account_days(rows)), "account_id", added=with_added),
     cell=Cell(
         rows="event_on = $day and account_id = $account_id",

@@ -30,6 +30,12 @@ TABLE = GoldTable(
     keys=("window_start", "window_end", "type"),
     time_column="window_start",
     of_windows=True,
+    texts={
+        "window_end": "End of the step, not included",
+        "window_start": "Start of the day",
+        "amount": "Sum of the amounts since the start of the day",
+        "transactions": "Number of transactions since the start of the day",
+    },
     strategy=Windows(lambda rows, _: cumulative_totals(rows), day_of, days=0, adds=ADD_TOTALS),
     cell=CELL_OF_TOTALS,
 )

@@ -70,6 +70,11 @@ TABLE = GoldTable(
     time_column="session_start",
     deletion_vectors=True,
     of_windows=True,
+    texts={
+        "session_start": "Event time of the first transaction",
+        "session_end": "Event time of the last transaction, and 12 hours",
+        "amount": "Sum of the amounts",
+    },
     strategy=Keys(customer_sessions, "customer_id", added=with_added),
     cell=Cell(
         rows="event_at > $session_start - interval '12 hours' and event_at < $session_end and customer_id = $customer_id",

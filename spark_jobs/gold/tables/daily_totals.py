@@ -24,6 +24,7 @@ TABLE = GoldTable(
     keys=("window_start", "type"),
     time_column="window_start",
     of_windows=True,
+    texts={"amount": "Sum of the amounts"},
     strategy=Windows(lambda rows, _: daily_totals(rows), day_of, days=0, adds=ADD_TOTALS),
     cell=CELL_OF_TOTALS,
 )

@@ -43,6 +43,12 @@ TABLE = GoldTable(
     time_column="debit_at",
     merge_keys=("debit_id", "credit_id", "debit_at"),
     deletion_vectors=True,
+    texts={
+        "debit_id": "Id of the debit",
+        "credit_id": "Id of the credit",
+        "debit_at": "Event time of the debit",
+        "credit_at": "Event time of the credit",
+    },
     strategy=Rows(
         lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS))),
         ids=("debit_id", "credit_id"),

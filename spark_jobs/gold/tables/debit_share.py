@@ -43,6 +43,11 @@ TABLE = GoldTable(
     keys=("day",),
     time_column="day",
     made_of=daily_totals.TABLE,
+    texts={
+        "debits": "Number of debits up to and including the day",
+        "credits": "Number of credits up to and including the day",
+        "debit_share_percent": "100 * debits / (debits + credits), rounded half up",
+    },
     strategy=Whole(lambda inputs: debit_share(inputs.read(daily_totals.TABLE))),
     cell=Cell(
         rows="event_on <= $day",

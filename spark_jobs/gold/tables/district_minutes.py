@@ -55,6 +55,12 @@ TABLE = GoldTable(
     deletion_vectors=True,
     follows=(SILVER_TRANSACTIONS, SILVER_ACCOUNTS),
     is_temporal=True,
+    texts={
+        "minute": "Start of the minute",
+        "district_id": "District of the account as of the event time; -1 if there is none",
+        "amount": "Sum of the amounts",
+        "average_5m": "Mean of `transactions` over this and the 4 minutes before; absent minutes count 0",
+    },
     strategy=Windows(
         lambda rows, inputs: district_minutes(rows, inputs.read(SILVER_ACCOUNTS)),
         minutes_of,

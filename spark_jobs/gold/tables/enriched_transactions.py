@@ -59,6 +59,13 @@ TABLE = GoldTable(
     deletion_vectors=True,
     follows=(SILVER_TRANSACTIONS, SILVER_CUSTOMERS),
     is_temporal=True,
+    texts={
+        "customer_full_name": "Name as of `event_at`, masked: of each word the first letter; null unless matched",
+        "customer_city": "City as of `event_at`; null unless matched",
+        "customer_state": "State as of `event_at`; null unless matched",
+        "customer_version_from": "`valid_from` of the version that was valid at `event_at`; null unless matched",
+        "customer_status": "`matched`, `unknown` (no version at `event_at`) or `deleted`",
+    },
     strategy=Rows(lambda rows, _, inputs: enrich(rows, inputs.read(SILVER_CUSTOMERS))),
     cell=Cell(
         rows="event_at = $event_at and transaction_id = $transaction_id",

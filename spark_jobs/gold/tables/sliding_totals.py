@@ -29,6 +29,7 @@ TABLE = GoldTable(
     keys=("window_start", "type"),
     time_column="window_start",
     of_windows=True,
+    texts={"amount": "Sum of the amounts"},
     strategy=Windows(lambda rows, _: sliding_totals(rows), sliding_of, days=1, adds=ADD_TOTALS),
     cell=CELL_OF_TOTALS,
 )

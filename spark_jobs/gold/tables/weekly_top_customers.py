@@ -54,6 +54,7 @@ TABLE = GoldTable(
     keys=("window_start", "rank"),
     time_column="window_start",
     of_windows=True,
+    texts={"rank": "1 to 3, by `transactions`; ties by `customer_id`"},
     strategy=Windows(
         lambda rows, _: weekly_top_customers(rows),
         week_of,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.control import corrections
 from spark_jobs.lake import tables
 from spark_jobs.reprocessing import redrive, redrive_plan
-from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import job
 from tests.support import kill_points, lake, oracle, redrive_cases as cases
@@ -45,14 +45,16 @@ class Lake:
             cases.arrive(self.settings, self.log, batch, chance)
         lake.run_silver(spark, self.settings, f"silver-{batches[-1]}")
 
-    def drive(self, spark: SparkSession, rule: str, run_id: str, lines: list[str] | None = None) -> None:
+    def drive(
+        self, spark: SparkSession, rule: str, run_id: str, lines: list[str] | None = None, chosen: redrive_plan.Selection = redrive_plan.ALL
+    ) -> None:
         """Judge the rows again that break a rule, by the rules of today; `lines` are those of a file of corrections."""
         file = self.settings.home / f"{run_id}.jsonl"
         if lines:
             file.write_text("\n".join(lines) + "\n")
         given = corrections.read_file(file) if lines else []
         job.finish(spark, self.settings, run_id)
-        redrive.run(spark, self.settings, redrive_plan.plan(self.settings, rule, None, file if lines else None, given), run_id)
+        redrive.run(spark, self.settings, redrive_plan.plan(self.settings, rule, None, file if lines else None, given, chosen), run_id)
 
     def breaking(self, topic: str, rule: str) -> list[Row]:
         """The records that break a rule as they are judged now; from here on they count as judged by the newer rules."""
@@ -120,6 +122,24 @@ def assert_recorded(own: Lake, run_id: str, judged: list[Row], lines: list[str])
     )
     assert {row["outcome"] for row in recorded} == {*parts}
     assert max(row["_newest_event_at"] for row in recorded if row["_newest_event_at"]) == oracle.at(START + 900 * MINUTE)
+
+
+def test_a_re_drive_takes_the_batches_and_the_source_that_are_chosen(spark: SparkSession, own: Lake) -> None:
+    rule = cases.OLDER["transactions"][0]
+    broken = [row for row in own.log.bronze["transactions"] if rule in own.log.broken("transactions", row)]
+    own.drive(spark, rule, "nothing", chosen=redrive_plan.Selection(source="file:other"))
+    chosen = [row for row in broken if 2 <= row["_batch"] <= 3]
+    assert 0 < len(chosen) < len(broken)
+    own.log.newer |= {oracle.place(row) for row in chosen}
+    own.drive(spark, rule, "chosen", chosen=redrive_plan.Selection(2, 3, "transactions"))
+    cases.assert_silver(own.settings, own.log)
+    recorded = [(row["run_id"], oracle.place(row)) for row in lake.rows_of(own.settings, tables.REDRIVES)]
+    assert sorted(recorded) == sorted(("chosen", oracle.place(row)) for row in chosen)
+
+
+def test_batches_that_are_no_range_are_refused(own: Lake) -> None:
+    with pytest.raises(SettingsError, match="found batches 3 to 2, expected a first one that is not after the last"):
+        redrive_plan.plan(own.settings, "type_known", None, None, (), redrive_plan.Selection(3, 2))
 
 
 class Killed(Exception):

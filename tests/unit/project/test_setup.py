@@ -232,6 +232,32 @@ def test_jars_that_agree_with_their_lock_need_no_java(jars: Jars, monkeypatch: p
     assert jars.names() == ["tool-1.0.jar"]
 
 
+@pytest.mark.parametrize("group", setup.LOCKS)
+def test_the_size_that_is_announced_is_that_of_the_jars(group: str) -> None:
+    size = sum((setup.JARS / group / name).stat().st_size for name in setup.read_lock(setup.LOCKS[group]))
+    assert size / 1e6 <= setup.MEGABYTES[group] < size / 1e6 * 1.2 + 1
+
+
+def test_what_is_to_be_downloaded_is_announced_with_its_size(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "JARS", checkout.requirements.parent / "jars")
+    setup.announce_downloads(BOTH)
+    first = capsys.readouterr().out
+    assert "Python packages (2,000 MB), jars for spark (24 MB), jars for kafka (45 MB), jars for s3 (13 MB); about 3 minutes" in first
+    setup.install_python_packages(BOTH)
+    for group, lock in setup.LOCKS.items():
+        (setup.JARS / group).mkdir(parents=True)
+        for name in setup.read_lock(lock):
+            (setup.JARS / group / name).touch()
+    capsys.readouterr()
+    setup.announce_downloads(BOTH)
+    assert capsys.readouterr().out == ""
+    (setup.JARS / "kafka" / next(iter(setup.read_lock(setup.LOCKS["kafka"])))).unlink()
+    setup.announce_downloads(BOTH)
+    assert capsys.readouterr().out.startswith("setup: to download, once and at most: jars for kafka (45 MB); about a minute at 100 Mbit/s")
+
+
 def run_setup() -> tuple[int, str]:
     """Run this checkout's set-up in the environment of the test: exit code and all that it said."""
     done = subprocess.run(

@@ -1,0 +1,75 @@
+"""Data Docs that need no network: reports without what they would load from the web, and a list of them that no script draws."""
+
+import re
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+LISTED = 500
+INDEX = "index.html"
+_STYLES = Path(__file__).parent / "data_docs.css"
+_FROM_THE_WEB = re.compile(
+    r"""<script\b.*?</script>\s*|<link\b[^>]*?href=["']?https?:[^>]*>\s*|<img\b[^>]*?src=["']?https?:[^>]*>\s*|@import[^;]*https?:[^;]*;""",
+    re.DOTALL,
+)
+_PICTURE = re.compile(r"""url\(\s*["']?https?:[^)]*\)""")
+_STATUS = re.compile(r'Status:</span>\s*<i [^>]*></i>\s*<span class="([\w-]+)">([^<]+)</span>')
+_HEAD = 65_536  # characters of a report, in which its status stands
+_TIME = "%Y%m%dT%H%M%S.%fZ"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Reports</title>
+<style>{styles}</style>
+</head>
+<body>
+<h1>Reports</h1>
+<p>{count} reports of gates, newest first{rest}. The page Quality in Airflow leads to the same reports.</p>
+<div style="overflow-x: auto" tabindex="0" role="region" aria-label="Reports">
+<table id="reports"><thead><tr><th>Judged (UTC)</th><th>Table</th><th>Verdict</th><th>Run</th></tr></thead>
+{rows}
+</table>
+</div>
+</body>
+</html>
+"""
+
+
+def cut_off_the_web(page: str) -> str:
+    """A page of Great Expectations without its scripts and without any style, letter or picture from the web; with our styles in it."""
+    whole = _PICTURE.sub("none", _FROM_THE_WEB.sub("", page))
+    return whole.replace("</head>", f"<style>{_styles()}</style></head>", 1)
+
+
+def write_index(folder: Path) -> None:
+    """List the newest LISTED reports below a folder of Data Docs, in its index: time, table, verdict and run of each."""
+    reports = sorted((folder / "validations").rglob("*.html"), key=lambda file: (file.parts[-2], file.parts[:-2]), reverse=True)
+    rows = "\n".join(_row(folder, report) for report in reports[:LISTED])
+    rest = f"; older ones, of {len(reports):,} in all, are in the folder validations" if len(reports) > LISTED else ""
+    text = _PAGE.format(styles=_styles(), count=f"{min(LISTED, len(reports)):,}", rest=rest, rows=rows)
+    (folder / INDEX).write_text(text, encoding="utf-8")
+
+
+def _row(folder: Path, report: Path) -> str:
+    place = report.relative_to(folder)
+    table, (run, at) = ".".join(place.parts[1:-3]), place.parts[-3:-1]
+    with open(report, encoding="utf-8", errors="replace") as text:
+        status = _STATUS.search(text.read(_HEAD))
+    verdict = f'<span class="{status[1]}">{status[2]}</span>' if status else "see the report"
+    link = f'<a href="{quote(place.as_posix())}">{escape(table)}</a>'
+    return f"<tr><td>{escape(_time(at))}</td><td>{link}</td><td>{verdict}</td><td>{escape(run)}</td></tr>"
+
+
+def _time(text: str) -> str:
+    """A run's time as people read it; the text itself where it is none."""
+    try:
+        return f"{datetime.strptime(text, _TIME).replace(tzinfo=UTC):%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return text
+
+
+def _styles() -> str:
+    return _STYLES.read_text(encoding="utf-8")

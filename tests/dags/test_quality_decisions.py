@@ -1,0 +1,59 @@
+"""The page Decisions by mouse: a question that is asked again, and the evidence of a backfill."""
+
+from datetime import UTC, datetime, timedelta
+
+from playwright.sync_api import expect
+
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import ensure_tables
+from spark_jobs.releases.decisions import keep_unused
+from spark_jobs.runtime.settings import Settings
+from tests.dags.conftest import Open
+from tests.support import quality_rows as rows
+from tests.support.browser import keep
+
+DAY = datetime(2013, 1, 5, tzinfo=UTC)
+BACKFILL = "backfill__2013-01-05T00:00:00+00:00"
+
+
+def test_an_answer_that_did_not_count_is_told_beside_the_question(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    rows.close_gate(home, 3)
+    page = opened("decisions")
+    expect(page.get_by_text("did not count")).to_have_count(0)
+    because = "the bank knows (not carried out: silver.accounts version 3, batches 1 to 2: unique_ids closed too)"
+    keep_unused(home, "release anyway", "Ada", because, "decision__1")
+    page.reload()
+    told = page.locator(".notice").filter(has_text="did not count")
+    expect(told).to_contain_text("Ada answered release anyway at ")
+    expect(told).to_contain_text(because)
+    keep(page, "pages-11-asked-again")
+    expect(page.get_by_role("row").filter(has_text="release anyway (unused answer)")).to_contain_text("Ada")
+
+
+def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    ensure_tables(home, [tables.BACKFILLS])
+    within, after = (int((DAY + timedelta(hours=hours)).timestamp() * 1000) for hours in (23, 24))
+    old = [rows.quarantined(1, "transactions", at, rows.transaction(amount=-1, eventTime=within), ["amount_not_negative"]) for at in (1, 2)]
+    live = [rows.quarantined(2, "transactions", at, rows.transaction(type="x", eventTime=after), ["type_known"]) for at in range(10, 50)]
+    unknown = rows.quarantined(1, "transactions", 3, b"[1]", ["parseable"])
+    rows.write(home, tables.TRANSACTIONS_QUARANTINE, [*old, *live, unknown])
+    facts = {"number": 1, "backfill_id": "b", "run_id": BACKFILL, "part": "transactions", "rows": 8, "changed": 2}
+    steps = [("begun", DAY - timedelta(days=1)), ("done", DAY - timedelta(days=1)), ("begun", DAY), ("done", DAY)]
+    done = [
+        facts | {"number": at, "state": state, "step_start": start, "step_end": start + timedelta(days=1), "recorded_at": DAY}
+        for at, (state, start) in enumerate(steps)
+    ]
+    rows.write(home, tables.BACKFILLS, done)
+    failed = rows.verdict(3, "silver.transactions", "quarantined_per_thousand") | {"run_id": BACKFILL, "_first_batch": 1, "_last_batch": 2}
+    rows.write(home, tables.QUALITY_RESULTS, [failed | {"_found": ["250"], "_expected": ["at most 100"]}])
+    page = opened("decisions")
+    says = "2 of the 8 records of 2013-01-05 00:00 to 2013-01-06 00:00 UTC are in quarantine (25 %)"
+    expect(page.get_by_text(says)).to_be_visible()
+    section = page.locator("section").filter(has_text=says)
+    expect(section).to_contain_text("found 250, expected at most 100")
+    expect(section.get_by_role("link", name="amount_not_negative")).to_be_visible()
+    expect(section).to_contain_text("amount -1 is negative")
+    expect(section.get_by_text("type_known")).to_have_count(0)  # those are the live run's
+    keep(page, "pages-12-backfill")

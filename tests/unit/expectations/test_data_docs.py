@@ -1,0 +1,78 @@
+"""Data Docs work where there is no network: nothing in them is loaded from the web."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from playwright.sync_api import expect
+
+from expectations.data_docs import cut_off_the_web, write_index
+from spark_jobs.releases import gates
+from spark_jobs.runtime.errors import GateClosed
+from spark_jobs.runtime.settings import Settings
+from tests.support.browser import chromium, keep
+from tests.support.warehouse import LOADED
+
+pytestmark = pytest.mark.xdist_group("expectations")
+
+
+def test_the_list_of_reports_and_a_report_are_opened_as_files(copy_home: Callable[[], Settings]) -> None:
+    settings = copy_home()
+    with suppress(GateClosed):
+        gates.run(settings, "gold", "run <1>", now=LOADED)
+    folder = settings.quality / "data_docs"
+    pages = list(folder.rglob("*.html"))
+    assert len(pages) > 20
+    assert [page for page in pages if re.search(r"""<script|(<link|<img|url\()[^>]*https?:""", page.read_text())] == []
+    asked: list[str] = []
+    with chromium() as browser:
+        for scheme, width in (("light", 1300), ("dark", 420)):
+            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto((folder / "index.html").as_uri())
+            rows = page.locator("#reports tbody tr")
+            expect(rows).to_have_count(13)
+            expect(page.get_by_role("row").filter(has_text="gold.daily_totals")).to_contain_text("2026-01-01 00:00:00")
+            expect(rows.filter(has_text="run <1>")).to_have_count(13)
+            keep(page, f"data-docs-index-{scheme}")
+            page.get_by_role("link", name="gold.daily_totals").focus()
+            page.keyboard.press("Enter")
+            expect(page.locator(".alert").first).to_be_visible()
+            expect(page.locator(".ge-section").filter(has_text="missing_values").last).to_be_visible()
+            keep(page, f"data-docs-report-{scheme}")
+            page.get_by_role("link", name="Home").click()
+            expect(page.get_by_role("heading", name="Reports")).to_be_visible()
+            assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 17, 17)") == (scheme == "dark")
+    assert [address for address in asked if not address.startswith(folder.as_uri())] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script\n src='https://example.org/x.js'></script>",
+        '<script>$("x")</script>',
+        '<link rel="stylesheet"\n href="https://example.org/x.css"/>',
+        "<img class=a src='http://example.org/x.png'\n>",
+        "<style>a { background: url('https://example.org/x.png') 0 0 }</style>",
+    ],
+)
+def test_what_a_page_would_load_is_cut_off(text: str) -> None:
+    page = cut_off_the_web(f"<head></head><p>before {text}after <a href='https://example.org'>a link is followed by people</a>")
+    assert "before" in page
+    assert "after <a href='https://example.org'>" in page
+    assert not re.search("<script|https?://example.org/x", page)
+
+
+def test_the_newest_reports_are_listed_and_the_others_counted(copy_home: Callable[[], Settings]) -> None:
+    folder = copy_home().quality / "data_docs"
+    for number in range(510):
+        report = folder / f"validations/silver/customers/run/2026{number:04}T000000.000000Z/profile.html"
+        report.parent.mkdir(parents=True)
+        report.write_text('Status:</span> <i class="x"></i> <span class="text-warning">passed, 1 warning</span>')
+    write_index(folder)
+    text = (folder / "index.html").read_text()
+    assert text.count("<tr><td>") == text.count('<span class="text-warning">passed, 1 warning</span>') == 500
+    assert "500 reports of gates, newest first; older ones, of 510 in all, are in the folder validations" in text
+    assert "/20260509T" in text
+    assert "/20260009T" not in text
