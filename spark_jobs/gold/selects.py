@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gold.strategies import Inputs, Parts, Region, Strategy
@@ -32,12 +33,19 @@ class Select:
     reads: Mapping[str, Table]
 
     def made(self, rows: DataFrame, inputs: Inputs) -> DataFrame:
-        """The table of some silver rows. Raises LedgerError where the SELECT does not run, gives other columns, or depends on chance."""
-        frames: dict[str, Any] = {name: inputs.read(table) for name, table in self.reads.items()} | {"transactions": rows}
+        """The table of some silver rows. Raises LedgerError as `of` does."""
+        return self.of(rows, {name: inputs.read(table) for name, table in self.reads.items()})
+
+    def of(self, rows: DataFrame, others: Mapping[str, DataFrame] = MappingProxyType({})) -> DataFrame:
+        """The table of some rows of transactions, which may be a stream, and of what else it reads.
+
+        Raises LedgerError where the SELECT does not run, gives other columns, or depends on chance.
+        """
+        frames: dict[str, Any] = {**others, "transactions": rows}
         try:
             made = rows.sparkSession.sql(self.query, **frames)
         except Exception as error:
-            raise LedgerError(f"{self.file}: the SELECT does not run: {first_line(error)}") from error
+            raise LedgerError(f"{self.file}: the SELECT does not run: {said(error)}") from error
         found = {field.name: field.dataType.simpleString() for field in made.schema.fields}
         if found != dict(self.columns) or len(made.columns) != len(self.columns):
             told = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema.fields)
@@ -52,6 +60,11 @@ class Select:
                 "first or collect_list), expected a SELECT that makes the same rows of the same rows: the audit runs it again"
             )
         return made
+
+
+def said(error: Exception) -> str:
+    """What Spark says of a SELECT in one line, in which {transactions} has no made-up name."""
+    return re.sub(r"`?_pyspark_[0-9a-f]{32}`?", "{transactions}", first_line(error), flags=re.IGNORECASE)
 
 
 @dataclass(frozen=True)
