@@ -54,7 +54,7 @@ def load(file: Path, text: str, known: Mapping[str, Table]) -> GoldTable:
     columns = given.columns()
     keys, time = given.keys(columns), given.time(columns)
     query, reads = _query(given, known)
-    strategy, cell = _geometry(given, columns, keys, time, Select(str(file), query, tuple(columns.items()), reads))
+    strategy, cell = _geometry(given, columns, keys, time, Select(str(file), query, tuple(columns.items()), reads, given.line))
     made_of = next((table for table in reads.values() if table.layer == "gold"), None)
     followed = (table for table in reads.values() if table.layer == "silver")
     return GoldTable(

@@ -93,7 +93,7 @@ def _describe(node: JavaObject) -> dict[str, Any]:
     if name == "Aggregate":
         keys = [_column(key) for key in items(node.groupingExpressions())]
         computed = sorted(_computations(node))
-        values = [found.sql() for value in items(node.aggregateExpressions()) for found in find(value, "AggregateExpression")]
+        values = [_sql(found) for value in items(node.aggregateExpressions()) for found in find(value, "AggregateExpression")]
         return {"operator": name, "keys": keys, _COMPUTED: computed, "values": list(dict.fromkeys(values))}
     if name == "Join":
         sides = {side: [_column(column) for column in items(getattr(node, side)().output())] for side in ("left", "right")}
@@ -120,8 +120,16 @@ def _computations(aggregate: JavaObject) -> set[str]:
             if (key := column.exprId().id()) not in seen:
                 seen.add(key)
                 waiting += made.get(key, [])
-                found |= {each.sql() for each in made.get(key, []) if each.nodeName() != "AttributeReference"}
+                found |= {_sql(each) for each in made.get(key, []) if each.nodeName() != "AttributeReference"}
     return found
+
+
+def _sql(expression: JavaObject) -> str:
+    """An expression of one stream in SQL, whose columns do not say by which name the stream goes in a query."""
+    text: str = expression.sql()
+    for column in find(expression, "AttributeReference"):
+        text = text.replace(column.sql(), column.name())
+    return text
 
 
 def _is_stateful(node: JavaObject) -> bool:

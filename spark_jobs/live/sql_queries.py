@@ -19,7 +19,7 @@ _HINT = "append mode, as by group by window(event_at, '1 day'), type (include/do
 def query(table: SqlLiveTable) -> LiveQuery:
     """The query. Its meaning is that of its operators, of which the fingerprint has all."""
     columns = tuple((name, kind) for name, kind, _ in parse_columns(table.ddl))
-    select = Select(table.file, table.query, columns, {})
+    select = Select(table.file, table.query, columns, {}, table.line)
     return LiveQuery(table, lambda read: _stream(select, read), {}, sources=(_SOURCE,), lateness=table.lateness)
 
 

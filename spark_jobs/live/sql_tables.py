@@ -22,9 +22,13 @@ _OTHERS = ("gold.live_topics",)  # `topics` is a part of the live application
 
 @dataclass(frozen=True, kw_only=True)
 class SqlLiveTable(Table):
-    """A live table in SQL. `lateness_seconds` is None where the header says nothing; else it stands in line `lateness_line`."""
+    """A live table in SQL. Its SELECT begins in `line` of its file.
+
+    `lateness_seconds` is None where the header says nothing; else it stands in line `lateness_line`.
+    """
 
     file: str
+    line: int
     lateness_seconds: int | None
     lateness_line: int
 
@@ -72,6 +76,7 @@ def load(file: Path, text: str, known: Collection[str]) -> SqlLiveTable:
         query=_query(given),
         description=given.description,
         file=str(file),
+        line=given.line,
         lateness_seconds=_lateness(given),
         lateness_line=given.fields["lateness"].line if "lateness" in given.fields else 0,
     )
