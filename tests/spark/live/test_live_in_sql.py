@@ -144,7 +144,7 @@ def test_a_changed_file_goes_on_with_the_state_or_is_refused_before_it_writes(
     filtered = in_sql(KEEPS["a filter"])
     with adding([filtered]):
         arrive(settings, 2, ("c", "2024-01-01 12:00:00", {"amount": 1}), ("d", "2024-01-01 13:00:00", {"amount": 7}))
-        arrive(settings, 3, ("e", "2024-01-02 00:00:10"))
+        arrive(settings, 3, ("e", "2024-01-02 00:00:10", {"amount": 1}))  # closes the day, though no row is counted
         run_live(live, settings, [filtered])
         assert written(settings, filtered) == {("2024-01-01", 3, "508.00"): 1}
         upgrade.stateless(settings, {query.name: fingerprint_of(live, settings, filtered)}, [query.name])

@@ -135,7 +135,7 @@ def test_what_the_query_of_a_refused_file_has_yet_to_read_is_kept(tmp_path: Path
 
 
 def test_the_example_of_the_page_is_a_table_and_every_field_is_in_its_list() -> None:
-    _, page = (ROOT / "include/docs/sql-products.md").read_text().split("\n# ")[0].split("\n## A live table in SQL\n")
+    page = (ROOT / "include/docs/sql-products.md").read_text().partition("\n## A live table in SQL\n")[2]
     (example,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     twin = (ROOT / "tests/spark/live/sql/sql_hourly_debits.sql").read_text()
     assert load(Path("example.sql"), example, KNOWN) == load(Path("example.sql"), twin, KNOWN)
