@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
 from spark_jobs.lake import leases, tables
+from spark_jobs.releases import retention
 from spark_jobs.runtime.errors import LeaseHeld
 from spark_jobs.runtime.session import live_conf, start_session, state_conf
 from spark_jobs.runtime.settings import Settings
@@ -85,22 +86,29 @@ def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_live(settings: Settings, options: argparse.Namespace) -> None:
-    """Bronze to the live tables, by watermarked streams. Another live application is refused at once."""
+    """Bronze to the live tables, by watermarked streams. Another live application is refused at once.
+
+    Tables in SQL are created once their SELECT fits: until then their header may still change.
+    """
     from spark_jobs.live import application, checkpoints
     from spark_jobs.live.queries import BY_NAME, INTAKE
     from spark_jobs.upkeep.requests import Upkeep
 
     obeyed = desired_state.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
+    in_python = [table for table in tables.LIVE if table not in tables.LIVE_IN_SQL]
     wants = Wants(
         (LIVE_RESET,),
-        tables=(*tables.BRONZE, *tables.LIVE, *tables.CONTROL),
+        tables=(*tables.BRONZE, *in_python, *tables.CONTROL),
         checks=[checkpoints.refuse_ahead],
         topics=["transactions"],
-        retained=tables.LIVE,
+        retained=in_python,
     )
     lock = partial(owning, settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id)
     with ready(settings, options, wants, lock) as heart:
         spark = start_session(settings, "ledger live", live_conf())
+        application.refuse(spark, settings)
+        tables.ensure_tables(settings, tables.LIVE_IN_SQL)
+        retention.bring_up_to_date(settings, tables.LIVE_IN_SQL)
         start = application.Start(options.available_now, obeyed)
         application.run(spark, settings, start, heart, Upkeep(spark, settings, tables.LIVE))
 

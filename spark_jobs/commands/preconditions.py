@@ -17,6 +17,7 @@ from spark_jobs.runtime.settings import Settings
 
 T = TypeVar("T")
 _READING = ("explain", "export", "state", "example")  # they write no table
+_LIVE = ("live", "upgrade", "savepoint")
 
 
 def _finish_backfill(settings: Settings, by: Finisher) -> None:
@@ -113,10 +114,10 @@ def open_warehouse(settings: Settings, options: argparse.Namespace) -> None:
     """Close the home to other users, and bring an older warehouse up, unless the job writes no table, as a rehearsal or a dry run.
 
     Raises LedgerError for a warehouse that is newer than this code, or that additions cannot bring up; SettingsError, before it changes
-    anything, for a gold table whose SQL file is refused.
+    anything, for a gold table whose SQL file is refused, and in jobs of the live tables for a live table whose file is.
     """
-    if tables.REFUSED:
-        raise SettingsError("; ".join(tables.REFUSED))
+    if refused := [*tables.REFUSED, *(tables.REFUSED_LIVE.values() if options.name in _LIVE else ())]:
+        raise SettingsError("; ".join(refused))
     private.close(settings)
     is_trial = getattr(options, "suite", None) or getattr(options, "dry_run", False)
     if is_trial or options.name in _READING:

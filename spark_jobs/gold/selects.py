@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gold.strategies import Inputs, Parts, Region, Strategy
@@ -24,20 +25,33 @@ _OF_ORDER = re.compile(r"\b(first|first_value|last|last_value|any_value|collect_
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT with `{transactions}` and the placeholders of `reads`; `columns` are the names and types that its file declares."""
+    """A SELECT with `{transactions}` and the placeholders of `reads`; `columns` are the names and types that its file declares.
+
+    It begins in `line` of the file.
+    """
 
     file: str
     query: str
     columns: tuple[tuple[str, str], ...]
     reads: Mapping[str, Table]
+    line: int
 
     def made(self, rows: DataFrame, inputs: Inputs) -> DataFrame:
-        """The table of some silver rows. Raises LedgerError where the SELECT does not run, gives other columns, or depends on chance."""
-        frames: dict[str, Any] = {name: inputs.read(table) for name, table in self.reads.items()} | {"transactions": rows}
+        """The table of some silver rows. Raises LedgerError as `of` does."""
+        return self.of(rows, {name: inputs.read(table) for name, table in self.reads.items()})
+
+    def of(self, rows: DataFrame, others: Mapping[str, DataFrame] = MappingProxyType({})) -> DataFrame:
+        """The table of some rows of transactions, which may be a stream, and of what else it reads.
+
+        Raises LedgerError where the SELECT does not run, gives other columns, or depends on chance.
+        """
+        frames: dict[str, Any] = {**others, "transactions": rows}
         try:
             made = rows.sparkSession.sql(self.query, **frames)
         except Exception as error:
-            raise LedgerError(f"{self.file}: the SELECT does not run: {first_line(error)}") from error
+            place = re.search(r"\bline (\d+),? pos \d+", str(error))
+            file = f"{self.file}:{self.line + int(place[1]) - 1}" if place else self.file
+            raise LedgerError(f"{file}: the SELECT does not run: {said(error)}") from error
         found = {field.name: field.dataType.simpleString() for field in made.schema.fields}
         if found != dict(self.columns) or len(made.columns) != len(self.columns):
             told = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema.fields)
@@ -49,9 +63,15 @@ class Select:
         if not plan.deterministic() or is_of_time or _OF_ORDER.search(plan.toString()):
             raise LedgerError(
                 f"{self.file}: found a function whose value depends on the time, on chance or on the order of rows (such as now, rand, "
-                "first or collect_list), expected a SELECT that makes the same rows of the same rows: the audit runs it again"
+                "first or collect_list), expected a SELECT that makes the same rows of the same rows: it is run again"
             )
         return made
+
+
+def said(error: Exception) -> str:
+    """What Spark says of a SELECT in one line, without the made-up name of {transactions}."""
+    line = re.sub(r"`?_pyspark_[0-9a-f]{32}`?", "{transactions}", first_line(error), flags=re.IGNORECASE)
+    return line.partition(" SQLSTATE")[0].rstrip(" .;:")
 
 
 @dataclass(frozen=True)

@@ -6,60 +6,25 @@ be wrong in the text is refused here, without Spark; what needs Spark, in select
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import NoReturn
 
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.selects import Make, Part, Select, Selected
 from spark_jobs.gold.strategies import HOURS_A_DAY, Keys, Strategy, Whole, Windows
-from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.silver_tables import SILVER_ACCOUNTS, SILVER_CUSTOMERS, SILVER_TRANSACTIONS
+from spark_jobs.lake.sql_files import SECONDS, SqlFile, cut, read_files
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.late_spark import F
 
 _REQUIRED, _OPTIONAL = ("keys", "time", "columns", "touches"), ("description",)
-_TYPES = r"string|boolean|int|bigint|date|timestamp|decimal\((?:[1-9]|[12]\d|3[0-8]),\d{1,2}\)"
-_NAME = r"[a-z][a-z0-9_]*"
 _DIMENSIONS = {"customers": SILVER_CUSTOMERS, "accounts": SILVER_ACCOUNTS}
-_SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
 _MOST_DAYS = 366
 # Columns of silver.transactions that are never null, and that a row keeps: a table may be rebuilt by their values.
 _BY = ("transaction_id", "account_id", "customer_id", "type", "event_on")
-# Pieces of SQL in which a semicolon or a word means nothing, one of them at a time.
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MADE = Template("select * from ($query\n) as made where $where")
 _TOUCHES = "`all`, `rows by COLUMN` or `windows of N minutes`, `hours` or `days`"
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A field of a header: its value, and its line in the file."""
-
-    value: str
-    line: int
-
-
-@dataclass(frozen=True)
-class _Text:
-    """A file, cut into its header and its SELECT, which begins at `line`."""
-
-    file: Path
-    fields: Mapping[str, _Field]
-    select: str
-    line: int
-
-    def refuse(self, line: int, found: str, expected: str) -> NoReturn:
-        raise SettingsError(f"{self.file}:{line}: found {found}, expected {expected}")
-
-    def refuse_field(self, name: str, found: str, expected: str) -> NoReturn:
-        self.refuse(self.fields[name].line, f"{name}: {found}", expected)
-
-    def refuse_at(self, place: int, found: str, expected: str) -> NoReturn:
-        self.refuse(self.line + self.select.count("\n", 0, place), found, expected)
 
 
 def find_tables(folder: Path, others: Mapping[str, Table]) -> tuple[list[GoldTable], list[str]]:
@@ -68,8 +33,7 @@ def find_tables(folder: Path, others: Mapping[str, Table]) -> tuple[list[GoldTab
     `others` are the gold tables that are declared in Python. A table that is made of another one comes after it.
     """
     known, found, refused = dict(others), list[GoldTable](), list[str]()
-    texts = [(file, file.read_text(encoding="utf-8-sig", errors="replace")) for file in sorted(folder.rglob("*.sql"))]
-    for file, text in sorted(texts, key=lambda each: "{gold." in each[1]):
+    for file, text in sorted(read_files(folder), key=lambda each: "{gold." in each[1]):
         try:
             found.append(load(file, text, known))
             known[found[-1].name] = found[-1]
@@ -83,15 +47,14 @@ def load(file: Path, text: str, known: Mapping[str, Table]) -> GoldTable:
 
     Raises SettingsError, with file and line, for a header or a SELECT that cannot be right.
     """
-    given = _cut(file, text)
+    given = cut(file, text, _REQUIRED, _OPTIONAL)
     name = f"gold.{file.stem}"
-    if not re.fullmatch(_NAME, file.stem) or file.stem.startswith("live_") or name in known:
-        expected = "a new name in snake_case that does not begin with live_"
-        given.refuse(1, f"the table {name}" + (", which there is already" if name in known else ""), expected)
-    columns = _columns(given)
-    keys, time = _keys(given, columns), _time(given, columns)
+    expected = "a new name in snake_case that does not begin with live_"
+    given.check_name(name, known, expected, fits=not file.stem.startswith("live_"))
+    columns = given.columns()
+    keys, time = given.keys(columns), given.time(columns)
     query, reads = _query(given, known)
-    strategy, cell = _geometry(given, columns, keys, time, Select(str(file), query, tuple(columns.items()), reads))
+    strategy, cell = _geometry(given, columns, keys, time, Select(str(file), query, tuple(columns.items()), reads, given.line))
     made_of = next((table for table in reads.values() if table.layer == "gold"), None)
     followed = (table for table in reads.values() if table.layer == "silver")
     return GoldTable(
@@ -105,82 +68,20 @@ def load(file: Path, text: str, known: Mapping[str, Table]) -> GoldTable:
         strategy=strategy,
         cell=cell,
         query=query,
-        description=given.fields["description"].value if "description" in given.fields else "",
+        description=given.description,
     )
 
 
-def _cut(file: Path, text: str) -> _Text:
-    """Header lines are `-- field: value`, or `--` and at least three blanks where a value continues; the SELECT begins after them."""
-    fields, lines, last = dict[str, _Field](), text.splitlines(), ""
-    number = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))
-    given = _Text(file, fields, "\n".join(lines[number:]), number + 1)
-    for line, content in enumerate(lines[:number], start=1):
-        if (more := re.fullmatch(r"-- {3,}(\S.*)", content.rstrip())) and last:
-            fields[last] = _Field(f"{fields[last].value} {more[1]}", fields[last].line)
-        elif field := re.fullmatch(r"-- ?(\w+):\s*(\S.*)", content.rstrip()):
-            last = field[1]
-            if last in fields:
-                given.refuse(line, f"{last} a second time", "each field once")
-            if last not in (*_REQUIRED, *_OPTIONAL):
-                given.refuse(line, f"the field {last}", f"one of {', '.join((*_REQUIRED, *_OPTIONAL))}")
-            fields[last] = _Field(field[2], line)
-        elif content.strip():
-            given.refuse(line, repr(content), "`-- field: value`, or `--` and three blanks where a value continues")
-    if missing := [name for name in _REQUIRED if name not in fields]:
-        given.refuse(1, f"no {', '.join(missing)} in the header", "lines `-- field: value` at the top of the file")
-    return given
-
-
-def _columns(given: _Text) -> dict[str, str]:
-    """The declared columns with their types."""
-    text = re.sub(r"\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"(\1,\2)", given.fields["columns"].value).lower()
-    try:
-        found = parse_columns(text)
-    except ValueError as error:
-        given.refuse_field("columns", str(error).partition(", expected")[0].removeprefix("found "), "`name type, name type, ...`")
-    for name, kind, is_nullable in found:
-        if not re.fullmatch(_NAME, name):
-            given.refuse_field("columns", name, "names in snake_case that begin with a letter")
-        if not re.fullmatch(_TYPES, kind) or not is_nullable:
-            types = "string, boolean, int, bigint, date, timestamp or decimal(precision,scale): sums of others depend on the order of rows"
-            given.refuse_field("columns", f"{name} {kind}" + ("" if is_nullable else " not null"), types)
-    names = [name for name, _, _ in found]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        given.refuse_field("columns", f"{', '.join(repeated)} more than once", "each column once")
-    return {name: kind for name, kind, _ in found}
-
-
-def _keys(given: _Text, columns: Mapping[str, str]) -> tuple[str, ...]:
-    keys = tuple(name.strip() for name in given.fields["keys"].value.split(","))
-    if unknown := [name for name in keys if name not in columns] or [name for name in keys if keys.count(name) > 1][:1]:
-        given.refuse_field("keys", ", ".join(unknown), f"columns of the table, each once: {', '.join(columns)}")
-    return keys
-
-
-def _time(given: _Text, columns: Mapping[str, str]) -> str:
-    time = given.fields["time"].value
-    if columns.get(time) != ("date" if time == "day" else "timestamp"):
-        given.refuse_field("time", f"{time} {columns.get(time, '(no such column)')}", "a column of type timestamp, or a date called `day`")
-    return time
-
-
-def _query(given: _Text, known: Mapping[str, Table]) -> tuple[str, dict[str, Table]]:
+def _query(given: SqlFile, known: Mapping[str, Table]) -> tuple[str, dict[str, Table]]:
     """The SELECT with its placeholders in the words that spark.sql fills in, and the tables that they name beside transactions."""
-    bare = _QUOTED.sub(lambda quoted: re.sub(r"[^\n]", " ", quoted[0]), given.select)  # of the same length
-    end = len(bare.rstrip())
-    end -= bare[:end].endswith(";")
-    if not re.match(r"\s*(select|with)\b", bare, re.IGNORECASE):
-        given.refuse_at(0, repr(given.select.strip()[:30]), "one SELECT")
-    if other := re.search(r";|\b(insert|update|delete|merge)\s+into\b|\.\s*`", bare[:end], re.IGNORECASE):
-        given.refuse_at(other.start(), repr(other[0]), "one SELECT over the tables that its placeholders name")
+    query = given.one_select()
     reads = dict[str, Table]()
     is_fed = False
-    for found in _BRACES.finditer(given.select, 0, end):
-        name = found[1]
+    for name, found in given.placeholders(query):
         table = _DIMENSIONS.get(name) or (known.get(name) if name and getattr(known.get(name), "made_of", None) is None else None)
         if table is not None:
             reads[name.replace(".", "_")] = table
-        elif found[0] not in ("{{", "}}") and name != "transactions":
+        elif name != "transactions":
             expected = (
                 "{transactions}, {customers}, {accounts} or {gold.TABLE}, a table that is not made of another one; a brace is {{ or }}"
             )
@@ -190,10 +91,10 @@ def _query(given: _Text, known: Mapping[str, Table]) -> tuple[str, dict[str, Tab
         given.refuse(
             given.line, "a SELECT without {transactions}" if not is_fed else "several tables of gold", "{transactions}, or one {gold.TABLE}"
         )
-    return re.sub(r"\{gold\.(\w+)\}", r"{gold_\1}", given.select[:end].rstrip()), reads
+    return re.sub(r"\{gold\.(\w+)\}", r"{gold_\1}", query), reads
 
 
-def _geometry(given: _Text, columns: Mapping[str, str], keys: tuple[str, ...], time: str, select: Select) -> tuple[Strategy, Cell]:
+def _geometry(given: SqlFile, columns: Mapping[str, str], keys: tuple[str, ...], time: str, select: Select) -> tuple[Strategy, Cell]:
     """How changes are applied, and how a cell is found, by what a change touches."""
     touches = given.fields["touches"].value
     of_gold = any(table.layer == "gold" for table in select.reads.values())
@@ -211,8 +112,8 @@ def _geometry(given: _Text, columns: Mapping[str, str], keys: tuple[str, ...], t
         part = Part(by[1], by[1], (by[1], *(name for name in named if name != by[1])), touches)
         return Selected(select, _by(by[1]), part), _cell(f"{by[1]} = ${by[1]}", part.carried[1:], keys, select)
     window = re.fullmatch(r"windows of ([1-9]\d{0,5}) (minute|hour|day)s?", touches)
-    seconds = int(window[1]) * _SECONDS[window[2]] if window else 0
-    if not window or seconds > _MOST_DAYS * _SECONDS["day"]:
+    seconds = int(window[1]) * SECONDS[window[2]] if window else 0
+    if not window or seconds > _MOST_DAYS * SECONDS["day"]:
         given.refuse_field("touches", touches, f"{_TOUCHES}, of at most {_MOST_DAYS} days")
     if columns[time] != "timestamp" or time not in keys:
         given.refuse_field("touches", touches, f"the start of the window as time, a timestamp that is one of the keys (found {time})")
@@ -233,7 +134,7 @@ def _by(key: str) -> Callable[[Make], Strategy]:
 
 def _of_windows(time: str, start: str, seconds: int) -> Callable[[Make], Strategy]:
     """`days`: how many calendar days the rows of one window are apart at most."""
-    day = HOURS_A_DAY * _SECONDS["hour"]
+    day = HOURS_A_DAY * SECONDS["hour"]
     days = 0 if day % seconds == 0 else -(-seconds // day) - (seconds % day == 0)
     span = ("0 seconds", f"{seconds} seconds")
     return lambda make: Windows(lambda rows, _: make(rows), lambda _: F.expr(start), days=days, column=time, span=span)

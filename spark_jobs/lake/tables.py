@@ -1,7 +1,8 @@
 """Every Delta table of the pipeline, and the lists by which jobs find them. A table lies at `<warehouse>/<layer>/<name>`.
 
 The tables of bronze and silver follow from the topics, each declared in a file in topics/; a gold table is declared in a file in
-spark_jobs/gold/tables. Both are found: to add one, no line of this file changes. The control tables are in control_tables.py.
+spark_jobs/gold/tables; a live table may be a file in SQL in spark_jobs/live. All are found: to add one, no line of this file changes.
+The control tables are in control_tables.py.
 """
 
 import pkgutil
@@ -107,14 +108,25 @@ BRONZE = tuple(topic.bronze for topic in topics.TOPICS)
 SILVER = tuple(table for topic in topics.TOPICS for table in topic.released)
 SILVER_INDEXES = tuple(table for topic in topics.TOPICS for table in topic.indexes)  # made of silver, in no release
 SILVER_OWNED = (*SILVER, *SILVER_INDEXES)  # what silver's jobs write, under one lease
-# Each the table of a live query, and the live table whose rows it takes.
-LIVE_RESULTS = {
+_LIVE_IN_PYTHON = {
     LIVE_DAILY_TOTALS: LIVE_TRANSACTIONS,
     LIVE_SLIDING_TOTALS: LIVE_TRANSACTIONS,
     LIVE_CUMULATIVE_TOTALS: LIVE_TRANSACTIONS,
     LIVE_CUSTOMER_SESSIONS: LIVE_TRANSACTIONS,
     LIVE_DEBIT_CREDIT_PAIRS: LIVE_TRANSACTIONS,
 }
+
+
+def _find_live() -> tuple[tuple[Table, ...], dict[str, str]]:
+    """The live table that each file in SQL declares; and, by the name of its query, why a file is refused."""
+    known = {table.name for table in (*GOLD, LIVE_TRANSACTIONS, LIVE_REFUSED, *_LIVE_IN_PYTHON)}
+    found, refused = import_module("spark_jobs.live.sql_tables").find_tables(ROOT / "spark_jobs" / "live", known)
+    return tuple(found), refused
+
+
+LIVE_IN_SQL, REFUSED_LIVE = _find_live()  # no job that writes live tables runs while a file is refused; all others do without its table
+# Each the table of a live query, and the live table whose rows it takes.
+LIVE_RESULTS = _LIVE_IN_PYTHON | dict.fromkeys(LIVE_IN_SQL, LIVE_TRANSACTIONS)
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),

@@ -27,13 +27,17 @@ class Start:
     obeyed: str
 
 
+def refuse(spark: SparkSession, settings: Settings) -> None:
+    """Raise SettingsError for a query in SQL that cannot be one, and when the state of a query is not of the present code."""
+    fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
+
+
 def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.SideWork) -> None:
     """Run the live queries until asked to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
 
-    The caller holds the leases of the live tables, which exist. Raises SettingsError, before anything is written, when the state of
-    a query is not of the present code; with `available_now` LedgerError when a query failed.
+    The caller holds the leases of the live tables, which exist, and has called `refuse`. Raises LedgerError, with `available_now`, when
+    a query failed.
     """
-    fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
     heart.beat(jvm=identify(jvm_of(spark)))
     stages = running.stages(spark, settings, QUERIES, available_now=start.available_now)
     if settings.live_topics:

@@ -90,7 +90,7 @@ def open_checkpoint(settings: Settings, query: LiveQuery, frame: DataFrame) -> C
 
     Raises SettingsError, and writes nothing, where the state is not one that the present code can continue.
     """
-    generation, now = read(settings, query), fingerprint.take(query, frame, settings.allowed_lateness_seconds)
+    generation, now = read(settings, query), fingerprint.take(query, frame, query.lateness(settings))
     if generation:
         fingerprint.check({query.name: now}, {query.name: generation.fingerprint})
     if generation is None:

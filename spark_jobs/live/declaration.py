@@ -18,6 +18,7 @@ class LiveQuery:
     `meaning` is what of it cannot be seen in its state's schema, and must not change while the state is kept. `finish` makes the rows
     to be written of a batch of the stream, where that is no matter of a stream (a look-up, a table at its present version): it may give
     other rows when a batch is repeated after a crash, of which only one set is written. It must not be used to drop rows silently.
+    `lateness` is by how many seconds the watermark of the query stays behind the newest event: at least what the intake accepts.
     """
 
     table: Table
@@ -26,6 +27,7 @@ class LiveQuery:
     sources: tuple[str, ...] = ("live_transactions",)
     seconds: float = 15  # windows end every two hours: looking more often would slow the intake down
     finish: Callable[[DataFrame, Settings], DataFrame] | None = field(default=None, repr=False)
+    lateness: Callable[[Settings], int] = field(default=lambda settings: settings.allowed_lateness_seconds, repr=False)
 
     @property
     def name(self) -> str:

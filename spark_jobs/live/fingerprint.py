@@ -4,13 +4,14 @@ A change of anything in a fingerprint means that the state cannot be kept; what 
 change. include/docs/live.md has the table.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
 from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.plans import find, items, optimized, walk
 from spark_jobs.runtime.errors import SettingsError
 
 Fingerprint = dict[str, Any]
@@ -26,14 +27,12 @@ def take(query: LiveQuery, frame: DataFrame, lateness_seconds: int) -> Fingerpri
     Of its operators as Spark's optimizer leaves them: a sum that is not written is not in the state, and the order of sums is that in which
     they are written.
     """
-    execution = frame._jdf.queryExecution()
-    plan = execution.sparkSession().sessionState().optimizer().execute(execution.analyzed())  # its own optimizedPlan() refuses streams
     return {
         "format": _FORMAT,
         "sources": list(query.sources),
         "meaning": dict(query.meaning),
         "lateness_seconds": lateness_seconds,
-        "operators": [_describe(node) for node in _walk(plan) if _is_stateful(node)],
+        "operators": [_describe(node) for node in walk(optimized(frame)) if _is_stateful(node)],
     }
 
 
@@ -92,60 +91,53 @@ def _text(value: Any) -> str:
 def _describe(node: JavaObject) -> dict[str, Any]:
     name = node.nodeName()
     if name == "Aggregate":
-        keys = [_column(key) for key in _items(node.groupingExpressions())]
+        keys = [_column(key) for key in items(node.groupingExpressions())]
         computed = sorted(_computations(node))
-        values = [found.sql() for value in _items(node.aggregateExpressions()) for found in _find(value, "AggregateExpression")]
+        values = [_sql(found) for value in items(node.aggregateExpressions()) for found in find(value, "AggregateExpression")]
         return {"operator": name, "keys": keys, _COMPUTED: computed, "values": list(dict.fromkeys(values))}
     if name == "Join":
-        sides = {side: [_column(column) for column in _items(getattr(node, side)().output())] for side in ("left", "right")}
+        sides = {side: [_column(column) for column in items(getattr(node, side)().output())] for side in ("left", "right")}
         return {"operator": f"{name} {node.joinType().sql()}", "condition": node.condition().get().sql(), **sides}
-    return {"operator": name, "keys": [_column(key) for key in _items(node.keys())]}
+    return {"operator": name, "keys": [_column(key) for key in items(node.keys())]}
 
 
 def _computations(aggregate: JavaObject) -> set[str]:
     """The SQL of all that is computed below an aggregate for its keys: a window is, with its size, slide or gap."""
     made: dict[int, list[JavaObject]] = {}
-    for node in _walk(aggregate):
+    for node in walk(aggregate):
         if node.nodeName() == "Project":
-            for column in _items(node.projectList()):
+            for column in items(node.projectList()):
                 if column.nodeName() == "Alias":
                     made.setdefault(column.exprId().id(), []).append(column.child())
         elif node.nodeName() == "Expand":
-            for number, column in enumerate(_items(node.output())):
-                made.setdefault(column.exprId().id(), []).extend(each.apply(number) for each in _items(node.projections()))
+            for number, column in enumerate(items(node.output())):
+                made.setdefault(column.exprId().id(), []).extend(each.apply(number) for each in items(node.projections()))
     found: set[str] = set()
-    waiting = _items(aggregate.groupingExpressions())
+    waiting = items(aggregate.groupingExpressions())
     seen: set[int] = set()
     while waiting:
-        for column in _find(waiting.pop(), "AttributeReference"):
+        for column in find(waiting.pop(), "AttributeReference"):
             if (key := column.exprId().id()) not in seen:
                 seen.add(key)
                 waiting += made.get(key, [])
-                found |= {each.sql() for each in made.get(key, []) if each.nodeName() != "AttributeReference"}
+                found |= {_sql(each) for each in made.get(key, []) if each.nodeName() != "AttributeReference"}
     return found
+
+
+def _sql(expression: JavaObject) -> str:
+    """An expression of one stream in SQL, whose columns do not say by which name the stream goes in a query."""
+    text: str = expression.sql()
+    for column in find(expression, "AttributeReference"):
+        text = text.replace(column.sql(), column.name())
+    return text
 
 
 def _is_stateful(node: JavaObject) -> bool:
     name = node.nodeName()
     if name == "Join":
-        return all(side.isStreaming() for side in _items(node.children()))
+        return all(side.isStreaming() for side in items(node.children()))
     return bool(node.isStreaming()) and (name == "Aggregate" or name in _STATEFUL)
 
 
 def _column(expression: JavaObject) -> str:
     return f"{expression.name()} {expression.dataType().sql()}"
-
-
-def _walk(node: JavaObject) -> Iterator[JavaObject]:
-    yield node
-    for child in _items(node.children()):
-        yield from _walk(child)
-
-
-def _find(expression: JavaObject, name: str) -> Iterator[JavaObject]:
-    yield from (found for found in _walk(expression) if found.nodeName() == name)
-
-
-def _items(sequence: JavaObject) -> list[JavaObject]:
-    get: Callable[[int], JavaObject] = sequence.apply
-    return [get(number) for number in range(sequence.size())]

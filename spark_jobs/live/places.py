@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.lake.tables import LIVE_RESULTS, Table
+from spark_jobs.lake.tables import LIVE_RESULTS, LIVE_TRANSACTIONS, REFUSED_LIVE, Table
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import checkpoints
 from spark_jobs.service.checkpoints import Generation
@@ -56,9 +56,12 @@ def planned(generation: Generation) -> int:
 
 
 def unread_from(settings: Settings, table: Table) -> int | None:
-    """From which version of a live table on some live query has yet to take its commits; None where none ever ran that follows it."""
-    followers = [result for result, followed in LIVE_RESULTS.items() if followed == table]
-    folders = [root(settings) / follower.name.removeprefix("gold.live_") for follower in followers]
+    """From which version of a live table on some live query has yet to take its commits; None where none ever ran that follows it.
+
+    A query in SQL whose file is refused will take them once the file is repaired.
+    """
+    names = [result.name.removeprefix("gold.live_") for result, followed in LIVE_RESULTS.items() if followed == table]
+    folders = [root(settings) / name for name in (*names, *(REFUSED_LIVE if table == LIVE_TRANSACTIONS else ()))]
     found = [position(Generation(folder, str(facts["number"]))) for folder in folders if (facts := checkpoints.read_facts(folder))]
     return min((version for version in found if version is not None), default=None)
 

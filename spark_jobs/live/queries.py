@@ -2,6 +2,7 @@
 
 A row of a result is written once, when the watermark has passed its end: the largest event time so far less the allowed lateness.
 State is what is not closed yet, so the watermark bounds it. Results equal those of gold over the same rows, for what is closed.
+Those in SQL are files of this folder (sql_tables.py).
 """
 
 from pyspark.sql import Column, DataFrame, functions as F
@@ -10,7 +11,9 @@ from spark_jobs.gold.sums import STEP_HOURS
 from spark_jobs.gold.tables import daily_totals, debit_credit_pairs as gold_pairs, sliding_totals
 from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
+from spark_jobs.live import sql_queries
 from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.sql_tables import SqlLiveTable
 
 INTAKE = "transactions"  # the query before them, which writes gold.live_transactions
 
@@ -74,6 +77,7 @@ QUERIES = (
         sources=("live_debits", "live_credits"),
         seconds=5,
     ),
+    *(sql_queries.query(table) for table in tables.LIVE_IN_SQL if isinstance(table, SqlLiveTable)),
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")

@@ -190,11 +190,14 @@ def stages(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery]
 
 
 def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFrame:
-    """The frame of a live query over the table that it follows, its sources named, its rows with the watermark."""
+    """The frame of a live query over the table that it follows, its sources named, its rows with the watermark.
+
+    Raises SettingsError for one in SQL that cannot be such a query (live/sql_queries.py).
+    """
 
     def read(name: str) -> DataFrame:
         rows = sources.stream_table(spark, settings, query.follows, name=name)
-        return rows.withWatermark("event_at", f"{settings.allowed_lateness_seconds} seconds")
+        return rows.withWatermark("event_at", f"{query.lateness(settings)} seconds")
 
     return query.build(read)
 

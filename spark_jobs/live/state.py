@@ -25,7 +25,8 @@ from spark_jobs.runtime.times import from_micros, to_text
 T = TypeVar("T")
 Session = Callable[[], SparkSession]
 # Key columns that Spark names by itself, in gold's words.
-_NAMES = {"customer_sessions": {"sessionStartTime": "session_start"}, "debit_credit_pairs": {"field0": "customer_id"}}
+_NAMES = {"debit_credit_pairs": {"field0": "customer_id"}}
+_OF_EVERY_QUERY = {"sessionStartTime": "session_start"}
 _UNREADABLE = (PySparkException, Py4JJavaError, OSError, ValueError)
 
 
@@ -86,7 +87,9 @@ def entries(spark: SparkSession, state: State, store: Store) -> DataFrame:
     which: dict[str, str | int] = {"batchId": state.batch, "operatorId": store.operator_id, "storeName": store.name}
     with sinks.configured(spark, conf):
         frame = spark.read.format("statestore").options(**which).load(str(state.generation.folder))
-    return frame.select(*_flat(frame.schema["key"].dataType, _NAMES.get(state.generation.query.name, {})), "value", "partition_id")
+    return frame.select(
+        *_flat(frame.schema["key"].dataType, _OF_EVERY_QUERY | _NAMES.get(state.generation.query.name, {})), "value", "partition_id"
+    )
 
 
 def keys(frame: DataFrame) -> list[str]:

@@ -22,10 +22,13 @@ from spark_jobs.runtime.settings import Settings
 
 
 def fingerprints(spark: SparkSession, settings: Settings) -> dict[str, Fingerprint]:
-    """The fingerprint of each live query as its code is now. Raises LedgerError where there is no table yet that they read."""
+    """The fingerprint of each live query as its code is now.
+
+    Raises LedgerError where there is no table yet that they read, SettingsError for a query in SQL that cannot be one.
+    """
     if not DeltaTable.is_deltatable(str(tables.LIVE_TRANSACTIONS.path(settings))):
         raise LedgerError(f"found no {tables.LIVE_TRANSACTIONS.name}, expected that live queries have run: run live first")
-    return {query.name: fingerprint.take(query, build(spark, settings, query), settings.allowed_lateness_seconds) for query in QUERIES}
+    return {query.name: fingerprint.take(query, build(spark, settings, query), query.lateness(settings)) for query in QUERIES}
 
 
 def recorded(settings: Settings, *, passes_over_lost: bool = False) -> dict[str, Fingerprint]:

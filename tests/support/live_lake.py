@@ -1,7 +1,7 @@
 """What tests of the live queries share: a session with their settings, one pass of the live application, and what it left."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import sinks, tables
-from spark_jobs.live import fingerprint, savepoints, upgrade
+from spark_jobs.live import application, checkpoints, fingerprint, resets, savepoints, upgrade
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.queries import BY_NAME, QUERIES
 from spark_jobs.live.running import build, stages
@@ -41,6 +41,23 @@ def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
         for module in (savepoints, upgrade):
             patch.setattr(module, "QUERIES", (DAILY, PAIRS))
         yield spark
+
+
+@contextmanager
+def adding(queries: Sequence[LiveQuery], *, only: bool = False) -> Iterator[None]:
+    """These queries, of tables in SQL, are among the live queries of the product, or its `only` ones."""
+    added = tuple(query.table for query in queries)
+    with pytest.MonkeyPatch.context() as patch:
+        every = tuple(queries) if only else (*QUERIES, *queries)
+        for module in (application, checkpoints, savepoints, upgrade):
+            patch.setattr(module, "QUERIES", every)
+        for module in (tables, savepoints, resets):
+            patch.setattr(module, "LIVE", (*tables.LIVE, *added))
+        patch.setattr(tables, "LIVE_IN_SQL", added)
+        for query in queries:
+            patch.setitem(BY_NAME, query.name, query)
+            patch.setitem(tables.LIVE_RESULTS, query.table, tables.LIVE_TRANSACTIONS)
+        yield
 
 
 def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] = QUERIES) -> None:

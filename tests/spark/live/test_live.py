@@ -133,7 +133,7 @@ def test_each_table_is_the_batch_computation_of_what_the_watermark_has_closed(li
     assert len(refused) + taken.count() == len(lake.rows_of(settings, tables.BRONZE_TRANSACTIONS))
     for table, make in BATCH_FORM.items():
         found = Counter(map(str, lake.rows_of(settings, table)))
-        expected = Counter(map(str, closed(settings, make(taken), table, passed)))
+        expected = Counter(map(str, closed(settings.home / "expected" / table.name, make(taken), table, passed)))
         assert found == expected, table.name
         assert found, f"{table.name} is empty"
 
@@ -170,10 +170,9 @@ def decide(spark: SparkSession, runs: Iterable[Iterable[tuple[int, Sequence[tupl
     return refused
 
 
-def closed(settings: Settings, rows: DataFrame, table: Table, passed: float) -> lake.Rows:
-    """The rows of a batch computation whose end the watermark has passed; of pairs all."""
+def closed(path: Path, rows: DataFrame, table: Table, passed: float) -> lake.Rows:
+    """The rows of a batch computation, written to a new folder, whose end the watermark has passed; of those without an end all."""
     ends = END & set(table.columns)
-    path = settings.home / "expected" / table.name
     rows.select(*table.columns).write.format("delta").save(str(path))
     found = lake.rows_at(path)
     return [row for row in found if all(row[end].timestamp() <= passed for end in ends)]
