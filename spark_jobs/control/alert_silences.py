@@ -19,9 +19,7 @@ def record(settings: Settings, account_id: str, who: str, why: str, now: datetim
 def in_effect(settings: Settings, now: datetime) -> dict[str, dict[str, Any]]:
     """The accounts that are silenced at a time, each with the row that says so."""
     newest = {row["account_id"]: row for row in sorted(_rows(settings), key=lambda row: row["decided_at"])}
-    return {
-        account: row for account, row in newest.items() if row["is_silenced"] and (row["until_at"] is None or now < row["until_at"])
-    }
+    return {account: row for account, row in newest.items() if row["is_silenced"] and (row["until_at"] is None or now < row["until_at"])}
 
 
 def _rows(settings: Settings) -> Iterable[dict[str, Any]]:

@@ -21,7 +21,6 @@ class Reader:
         return self.stream(name)
 
 
-
 @dataclass(frozen=True)
 class LiveQuery:
     """One query, which looks for new rows of the live table that it follows every `seconds`, by streams named `sources`.

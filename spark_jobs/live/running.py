@@ -160,6 +160,7 @@ class Live(_LiveStream):
         frame = build(self._spark, self._settings, self._live)
         checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
         offset_logs.record_partitions(checkpoint.folder)
+        offset_logs.point_to(checkpoint.folder, checkpoint.folder)  # it may have been moved, or restored from a copy
         table, finish = self._live.table, self._live.finish
 
         def append(rows: DataFrame, number: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from spark_jobs.control import alert_silences
 from spark_jobs.lake.tables import LIVE_ALERTS
@@ -38,10 +38,11 @@ class Alerting(StatefulProcessor):
         self._limits = limits
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Before the first row."""
         self._handle = handle
         self._state = handle.getValueState(STATE, SCHEMA)
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803, ARG002
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """The rows of an account in a micro-batch; the alerts that they raise."""
         account, alerts = self._load(), list[Alert]()
         parts = list(rows)
@@ -53,7 +54,7 @@ class Alerting(StatefulProcessor):
         if alerts:
             yield _frame(key[0], alerts)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803, ARG002
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """The watermark has passed a timer of an account; its silence, if it is silent."""
         account, alerts = expire(self._load(), timerValues.getCurrentWatermarkInMs(), self._limits)
         self._store(account)
@@ -61,14 +62,14 @@ class Alerting(StatefulProcessor):
             yield _frame(key[0], alerts)
 
     def close(self) -> None:
-        pass
+        """After the last row."""
 
     def _load(self) -> Account:
         found = self._state.get()
         if found is None:
             return Account()
-        *counts, last, recent = found
-        return Account(*counts, Row(*last), tuple(Row(*row) for row in recent))
+        account = Account(*found)
+        return account._replace(last=Row(*found[5]), recent=tuple(Row(*row) for row in found[6]))
 
     def _store(self, account: Account) -> None:
         if (due := next_timer(account, self._limits)) is not None:

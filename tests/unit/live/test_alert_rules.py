@@ -109,8 +109,8 @@ def test_what_debits_raise(case: Case) -> None:
 
 def test_an_alert_says_what_was_found_and_what_is_allowed() -> None:
     many, much = debits(*((name, number, "300.10") for number, name in enumerate("abcd")))
-    assert (many.raised_at, many.found, many.allowed) == (3, 4, 3)
-    assert (much.raised_at, much.found, much.allowed) == (3, Decimal("1200.40"), 1000)
+    assert (many.raised_at, many.found, many.allowed) == (3, Decimal(4), Decimal(3))
+    assert (much.raised_at, much.found, much.allowed) == (3, Decimal("1200.40"), Decimal(1000))
     (unusual,) = debits(*((f"m{n}", n * WINDOW, "1.01") for n in range(MEAN_DEBITS)), ("a", 100 * WINDOW, "6.00"))
     assert (unusual.found, unusual.allowed) == (Decimal("6.00"), Decimal("5.05"))
 
