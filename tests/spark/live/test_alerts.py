@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -122,6 +123,17 @@ def test_each_alert_is_written_once_over_crashes_a_restart_and_a_restored_savepo
     assert {row["alert_id"]: row["is_silenced"] for row in lake.rows_of(settings, tables.LIVE_ALERTS)} == ids
     run_live(live, settings, [QUERY])
     assert sum(raised(settings).values()) == 3
+
+
+def test_thresholds_keep_the_state_and_its_columns_do_not(live: SparkSession, settings: Settings) -> None:
+    tables.ensure_tables(settings, tables.LIVE)
+    before = fingerprint_of(live, settings, QUERY)
+    assert before["operators"] == [{"operator": "TransformWithStateInPySpark", "keys": ["account_id STRING"], "time": "EventTime"}]
+    stricter = read_settings({"LEDGER_HOME": str(settings.home), "LEDGER_ALERT_DEBITS": "1", "LEDGER_ALERT_SILENCE_DAYS": "7"})
+    assert fingerprint.differences(before, fingerprint_of(live, stricter, QUERY)) == []
+    other = replace(QUERY, meaning={**QUERY.meaning, "state": "account: rows bigint"})
+    (difference,) = fingerprint.differences(before, fingerprint_of(live, settings, other))
+    assert difference.startswith("the operation: found state account: rows bigint, debits bigint")
 
 
 def crash_at(point: str) -> Callable[[str], None]:
