@@ -84,6 +84,17 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     )
     savepoint_to.add_parser("list", help="what is kept")
     savepoint_to.add_parser("restore", help="restore a savepoint").add_argument("savepoint", metavar="NAME")
+    alerts = jobs.add_parser("live_alerts", help=about["live_alerts"]).add_subparsers(dest="action", required=True, metavar="action")
+    alerts.add_parser("list", help="the newest, and which accounts are silenced").add_argument(
+        "--account", metavar="ID", help="only of this account"
+    )
+    for action, text in (("silence", "publish no alerts of an account"), ("unsilence", "publish those raised from now on")):
+        silence = alerts.add_parser(action, help=text)
+        silence.add_argument("--account", type=_line, required=True, metavar="ID", help="the account")
+        silence.add_argument("--who", type=_line, required=True, metavar="NAME", help="who decides")
+        silence.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+        if action == "silence":
+            silence.add_argument("--until", metavar="TIME", help="ISO 8601, UTC without a zone; by default until further notice")
     example = jobs.add_parser("example", help=about["example"])
     example.add_argument(
         "--rate",

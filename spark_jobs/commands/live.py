@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
 from spark_jobs.lake import leases, tables
 from spark_jobs.releases import retention
-from spark_jobs.runtime.errors import LeaseHeld
+from spark_jobs.runtime.errors import LeaseHeld, SettingsError
 from spark_jobs.runtime.session import live_conf, start_session, state_conf
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import parse_time
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.ownership import leasing, owning
 from spark_jobs.service.services import LIVE
@@ -132,6 +133,23 @@ def run_state(settings: Settings, options: argparse.Namespace) -> None:
 def run_live_control(settings: Settings, options: argparse.Namespace) -> None:
     """Stop or restart the application of the live queries gracefully, or say how it does. Starts no JVM."""
     desired_state.run(settings, LIVE, options.action, options.who, options.why, options.wait)
+
+
+def run_live_alerts(settings: Settings, options: argparse.Namespace) -> None:
+    """List the live alerts, or silence those of an account: they are still written, and not published. Starts no JVM."""
+    from spark_jobs.control import alert_silences
+    from spark_jobs.live import alert_list
+
+    now = datetime.now(UTC)
+    if options.action == "list":
+        alert_list.print_all(settings, options.account, now)
+        return
+    is_silenced = options.action == "silence"
+    until = parse_time(options.until, "--until") if is_silenced and options.until else None
+    if until and until <= now:
+        raise SettingsError(f"--until: found {options.until}, expected a time that is yet to come")
+    alert_silences.record(settings, options.account, options.who, options.why, now, until=until, is_silenced=is_silenced)
+    log.info("alerts of %s raised from now on are %s", options.account, "silenced" if is_silenced else "published again")
 
 
 def run_example(settings: Settings, options: argparse.Namespace) -> None:

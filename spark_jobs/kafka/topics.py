@@ -27,6 +27,7 @@ _COMPACTED = {**_STAMPED, "cleanup.policy": "compact"}
 SOURCE_TOPICS = tuple(KafkaTopic(topic.name, topic.partitions, _COMPACTED if topic.has_versions else _STAMPED) for topic in TOPICS)
 DEBITS = KafkaTopic("transactions.debits", 5, _STAMPED)
 CREDITS = KafkaTopic("transactions.credits", 5, _STAMPED)
+ALERTS = KafkaTopic("alerts", 1, _COMPACTED)  # each id once, so that compaction removes none: it says which were published
 PUBLISHED = KafkaTopic("ledger.published", 1, _COMPACTED)  # how far live/outbox.py has come
 
 ANSWER_SECONDS = 15

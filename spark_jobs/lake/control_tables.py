@@ -60,6 +60,10 @@ HOLES = Table(
     "control.holes",
     """table string, _topic string, _partition int, first_offset bigint, last_offset bigint, why string, recorded_at timestamp""",
 )
+ALERT_SILENCES = Table(  # until_at: null for good
+    "control.alert_silences",
+    "account_id string, is_silenced boolean, until_at timestamp, who string, why string, decided_at timestamp",
+)
 TOPICS = Table(  # the lives of each topic: one that was created again is another, with a `_topic` of its own
     "control.topics",
     """topic string, incarnation int, _topic string, topic_id string, first_offsets string, who string, why string,

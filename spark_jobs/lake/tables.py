@@ -10,6 +10,7 @@ from importlib import import_module
 
 from spark_jobs.lake import topics
 from spark_jobs.lake.control_tables import (
+    ALERT_SILENCES as ALERT_SILENCES,
     AUDITS as AUDITS,
     BACKFILL_GRANTS as BACKFILL_GRANTS,
     BACKFILLS as BACKFILLS,
@@ -103,6 +104,15 @@ LIVE_SLIDING_TOTALS = _live(SLIDING_TOTALS)
 LIVE_CUMULATIVE_TOTALS = _live(CUMULATIVE_TOTALS)
 LIVE_CUSTOMER_SESSIONS = _live(CUSTOMER_SESSIONS)
 LIVE_DEBIT_CREDIT_PAIRS = _live(DEBIT_CREDIT_PAIRS)
+# raised_at: an event time. found, allowed: of many_debits a number, of much_money and unusual_debit money, of silence days. caused_by: the
+# rows, by event time. is_silenced: an operator had silenced the account when it was written. _live_batch: of the query, and it rises.
+LIVE_ALERTS = Table(
+    "gold.live_alerts",
+    """alert_id string, kind string, account_id string, raised_at timestamp, found decimal(38,2), allowed decimal(38,2),
+    caused_by array<struct<transaction_id:string,_topic:string,_partition:int,_offset:bigint>>, is_silenced boolean, _live_batch bigint""",
+    keys=("alert_id",),
+    time_column="raised_at",
+)
 
 BRONZE = tuple(topic.bronze for topic in topics.TOPICS)
 SILVER = tuple(table for topic in topics.TOPICS for table in topic.released)
@@ -114,6 +124,7 @@ _LIVE_IN_PYTHON = {
     LIVE_CUMULATIVE_TOTALS: LIVE_TRANSACTIONS,
     LIVE_CUSTOMER_SESSIONS: LIVE_TRANSACTIONS,
     LIVE_DEBIT_CREDIT_PAIRS: LIVE_TRANSACTIONS,
+    LIVE_ALERTS: LIVE_TRANSACTIONS,
 }
 
 
@@ -130,7 +141,7 @@ LIVE_RESULTS = _LIVE_IN_PYTHON | dict.fromkeys(LIVE_IN_SQL, LIVE_TRANSACTIONS)
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),
-    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS),
+    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}

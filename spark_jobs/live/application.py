@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from spark_jobs.live import fingerprint, running, upgrade
+from spark_jobs.live.publications import PUBLICATIONS
 from spark_jobs.live.publishing import Publishing
 from spark_jobs.live.queries import QUERIES
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
@@ -41,7 +42,7 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     heart.beat(jvm=identify(jvm_of(spark)))
     stages = running.stages(spark, settings, QUERIES, available_now=start.available_now)
     if settings.live_topics:
-        stages.append([Publishing(settings, available_now=start.available_now)])
+        stages.append([Publishing(settings, of, available_now=start.available_now) for of in PUBLICATIONS])
     every = [query for stage in stages for query in stage]
 
     def report(is_stopping: bool) -> None:

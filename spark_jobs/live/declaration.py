@@ -8,7 +8,17 @@ from pyspark.sql import DataFrame
 from spark_jobs.lake.tables import LIVE_RESULTS, Table
 from spark_jobs.runtime.settings import Settings
 
-Reader = Callable[[str], DataFrame]  # by the name of a source; its rows carry the watermark
+
+@dataclass(frozen=True)
+class Reader:
+    """Gives a query the stream of a source, by its name, with the watermark; and the settings, for thresholds."""
+
+    stream: Callable[[str], DataFrame]
+    settings: Settings
+
+    def __call__(self, name: str) -> DataFrame:
+        """The stream of a source."""
+        return self.stream(name)
 
 
 @dataclass(frozen=True)

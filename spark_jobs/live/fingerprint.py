@@ -98,6 +98,9 @@ def _describe(node: JavaObject) -> dict[str, Any]:
     if name == "Join":
         sides = {side: [_column(column) for column in items(getattr(node, side)().output())] for side in ("left", "right")}
         return {"operator": f"{name} {node.joinType().sql()}", "condition": node.condition().get().sql(), **sides}
+    if name == "TransformWithStateInPySpark":  # its input begins with the keys; its state is Python's, which the query's meaning names
+        keys = items(node.left().output())[: node.groupingAttributesLen()]
+        return {"operator": name, "keys": [_column(key) for key in keys], "time": str(node.timeMode())}
     return {"operator": name, "keys": [_column(key) for key in items(node.keys())]}
 
 

@@ -1,15 +1,20 @@
-"""The number of state partitions in Spark's offset logs.
+"""What Spark's checkpoints lack: the number of state partitions, and paths that hold in a copy.
 
 Spark 4.2 leaves it out of logs of version 2, which named sources need, in the first run of a query. Without it a query that died within a
 batch never starts again (SPARK-59662), and one that is started with fewer shuffle partitions loses the state of the others in silence.
+
+The metadata of a transformWithState name the files of its schema by their whole paths, so a copy of a checkpoint would read, and need, the
+files of the original.
 """
 
 import json
+import re
 from pathlib import Path
 
 from spark_jobs.runtime.atomic_files import write_whole
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_SCHEMA_FILE = re.compile(r'"file:[^"]*(/state/[0-9]+/_stateSchema/[^"]*)"')
 
 
 def record_partitions(checkpoint: Path) -> None:
@@ -17,10 +22,11 @@ def record_partitions(checkpoint: Path) -> None:
 
     A log that cannot be read is left to Spark, which says so.
     """
-    found = checkpoint / "state" / "0" / "_metadata" / "metadata"
-    if not found.exists():  # no batch has begun
+    folder = checkpoint / "state" / "0" / "_metadata"
+    found = [*folder.glob("metadata"), *folder.glob("v2/[0-9]*")]  # a transformWithState has one file a run
+    if not found:  # no batch has begun
         return
-    (store, *_) = json.loads(found.read_text().splitlines()[1])["stateStoreInfo"]
+    (store, *_) = json.loads(found[0].read_text().splitlines()[1])["stateStoreInfo"]
     for file in (checkpoint / "offsets").glob("[0-9]*"):
         try:
             version, planned, *sources = file.read_text().split("\n")
@@ -31,3 +37,12 @@ def record_partitions(checkpoint: Path) -> None:
             facts["conf"][_PARTITIONS] = str(store["numPartitions"])
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             write_whole(file, "\n".join([version, json.dumps(facts, separators=(",", ":")), *sources]))
+
+
+def point_to(checkpoint: Path, place: Path) -> None:
+    """Let the state's metadata in a checkpoint that does not run name the files of its schema as they will lie in a place."""
+    for file in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
+        text = file.read_text()
+        if (moved := _SCHEMA_FILE.sub(lambda found: f'"file:{place}{found[1]}"', text)) != text:
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+            write_whole(file, moved)

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 from typing import Any
 
-from spark_jobs.live import checkpoints
 from spark_jobs.live.outbox import Outbox
+from spark_jobs.live.publications import TRANSACTIONS, Publication
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service.query_loop import SupervisedQuery
 
-NAME = "topics"
 _SECONDS = 1.0
 
 
@@ -20,7 +19,7 @@ class Loop:
 
     def __init__(self, step: Callable[[], None], *, once: bool) -> None:
         self._step, self._once, self._stopped, self._is_busy = step, once, Event(), True
-        pool = ThreadPoolExecutor(1, thread_name_prefix=NAME)
+        pool = ThreadPoolExecutor(1, thread_name_prefix="publishing")
         self._run = pool.submit(self._repeat)
         pool.shutdown(wait=False)  # the thread ends with the loop
 
@@ -54,28 +53,29 @@ class Loop:
 
 
 class Publishing(SupervisedQuery):
-    """gold.live_transactions to transactions.debits and transactions.credits, as soon as the intake has taken a batch."""
+    """A live table to its topics, as soon as a batch of it is complete."""
 
-    def __init__(self, settings: Settings, *, available_now: bool) -> None:
-        super().__init__(NAME, available_now=available_now)
-        self._settings, self._published, self._batch = settings, 0, 0
+    def __init__(self, settings: Settings, of: Publication = TRANSACTIONS, *, available_now: bool) -> None:
+        super().__init__(of.name, available_now=available_now)
+        self._settings, self._of, self._published = settings, of, 0
+        self._batch: int | None = None
 
     def status(self, now: float) -> dict[str, Any]:
-        """State, the batch of bronze up to which all is published, and the rows since the start."""
+        """State, the batch up to which all is published, and the rows since the start."""
         return self._state() | {"batch": self._batch, "published_rows": self._published, "progressed_at": self._progressed}
 
     def _open(self) -> Any:
-        outbox = Outbox(self._settings)
+        outbox = Outbox(self._settings, self._of)
 
         def step() -> None:
-            upto = checkpoints.intake_batch(self._settings)
-            if not self._is_paused and upto > self._batch:
+            upto = self._of.ready(self._settings)
+            if not self._is_paused and upto is not None and (self._batch is None or upto > self._batch):
                 self._published += outbox.publish(upto)
                 self._batch, self._progressed = upto, time.time()
 
-        self._batch = 0  # the outbox knows better
+        self._batch = None  # the outbox knows better
         return Loop(step, once=self._available_now)
 
     def _follow(self, query: Any) -> None:
-        if query.isActive and self._batch:
+        if query.isActive and self._batch is not None:
             self._recovered()

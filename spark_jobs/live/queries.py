@@ -13,6 +13,7 @@ from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
 from spark_jobs.live import sql_queries
 from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.products import alerts
 from spark_jobs.live.sql_tables import SqlLiveTable
 
 INTAKE = "transactions"  # the query before them, which writes gold.live_transactions
@@ -78,6 +79,7 @@ QUERIES = (
         seconds=5,
     ),
     *(sql_queries.query(table) for table in tables.LIVE_IN_SQL if isinstance(table, SqlLiveTable)),
+    alerts.QUERY,
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")

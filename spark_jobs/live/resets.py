@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs.lake.tables import LIVE, Table, ensure_tables
 from spark_jobs.lake.versions import set_back
-from spark_jobs.live import checkpoints, places
+from spark_jobs.live import checkpoints, offset_logs, places
 from spark_jobs.live.fingerprint import Fingerprint
 from spark_jobs.live.queries import BY_NAME
 from spark_jobs.runtime.atomic_files import write_whole
@@ -115,6 +115,7 @@ def _begin(settings: Settings, name: str, state: NewState) -> None:
         for file in (draft / "offsets").glob("[0-9]*"):
             file.write_text(move_position(file.read_text(), version))
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        offset_logs.point_to(draft, folder)
         draft.rename(folder)
     kill_point(f"before the state of {name}")
     checkpoints.begin(settings, BY_NAME[name], state.number, state.fingerprint)

@@ -24,7 +24,7 @@ from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, intake, offset_logs, places
-from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.live.queries import INTAKE
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
@@ -160,6 +160,7 @@ class Live(_LiveStream):
         frame = build(self._spark, self._settings, self._live)
         checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
         offset_logs.record_partitions(checkpoint.folder)
+        offset_logs.point_to(checkpoint.folder, checkpoint.folder)  # it may have been moved, or restored from a copy
         table, finish = self._live.table, self._live.finish
 
         def append(rows: DataFrame, number: int) -> None:
@@ -167,6 +168,7 @@ class Live(_LiveStream):
             try:
                 if kept.count():
                     rows = finish(kept, self._settings) if finish else kept
+                    rows = rows.withColumn("_live_batch", F.lit(number).cast("bigint"))  # for tables that have it
                     sinks.append_once(rows.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
             finally:
                 kept.unpersist()
@@ -199,7 +201,7 @@ def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFram
         rows = sources.stream_table(spark, settings, query.follows, name=name)
         return rows.withWatermark("event_at", f"{query.lateness(settings)} seconds")
 
-    return query.build(read)
+    return query.build(Reader(read, settings))
 
 
 def _newest(settings: Settings, done: int) -> datetime | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as F
 from pyspark.sql.types import StructType
 
 from spark_jobs.lake import sinks
@@ -32,12 +32,13 @@ _UNREADABLE = (PySparkException, Py4JJavaError, OSError, ValueError)
 
 @dataclass(frozen=True)
 class Store:
-    """A state store of an operator, by Spark's names."""
+    """A state store of an operator, by Spark's names; of a transformWithState each state variable, which `name` is then."""
 
     operator_id: int
     operator: str
     name: str
     partitions: int
+    is_variable: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def entries(spark: SparkSession, state: State, store: Store) -> DataFrame:
         # Reports go to an endpoint that only a session with queries has.
         "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
     }
-    which: dict[str, str | int] = {"batchId": state.batch, "operatorId": store.operator_id, "storeName": store.name}
+    which: dict[str, str | int] = {"batchId": state.batch, "operatorId": store.operator_id}
+    which["stateVarName" if store.is_variable else "storeName"] = store.name
     with sinks.configured(spark, conf):
         frame = spark.read.format("statestore").options(**which).load(str(state.generation.folder))
     return frame.select(
@@ -103,7 +105,7 @@ def bytes_on_disk(state: State, store: Store) -> int:
     total = 0
     for number in range(store.partitions):
         partition = folder / str(number)
-        for file in (partition if store.name == "default" else partition / store.name).rglob("*"):
+        for file in (partition if store.is_variable or store.name == "default" else partition / store.name).rglob("*"):
             try:
                 total += file.stat().st_size if file.is_file() else 0
             except FileNotFoundError:
@@ -115,8 +117,16 @@ def _open(spark: SparkSession, generation: Checkpoint, batch: int) -> State:
     planned = json.loads(generation.plan(batch)[1])
     watermark = from_micros(planned["batchWatermarkMs"] * 1000) if planned["batchWatermarkMs"] else None
     found = spark.read.format("state-metadata").load(str(generation.folder)).collect()
-    stores = [Store(row["operatorId"], row["operatorName"], row["stateStoreName"], row["numPartitions"]) for row in found]
+    stores = [store for row in found for store in _stores(row)]
     return State(generation, batch, watermark, tuple(sorted(stores, key=lambda store: (store.operator_id, store.name))))
+
+
+def _stores(row: Row) -> Iterator[Store]:
+    """Those of a line of Spark's state-metadata; timers, which Spark keeps beside the variables, are left out."""
+    variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", [])
+    names = [each["stateName"] for each in variables if each["stateVariableType"] != "TimerState"] or [row["stateStoreName"]]
+    for name in names:
+        yield Store(row["operatorId"], row["operatorName"], name, row["numPartitions"], is_variable=bool(variables))
 
 
 def _flat(key: object, names: dict[str, str]) -> Iterator[Column]:

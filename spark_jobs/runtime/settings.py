@@ -34,6 +34,10 @@ class Settings:
     alert_webhook: str | None = field(repr=False)  # it may hold a token
     alert_mail: tuple[str, ...]
     release_stale_minutes: int
+    alert_debits: int  # within 10 minutes
+    alert_money: Decimal  # of debits within 10 minutes
+    alert_times: int  # the mean of the earlier debits
+    alert_silence_days: int
     live_topics: bool  # whether live queries publish to Kafka, too
     spark_ui: bool  # whether drivers serve Spark's pages, on loopback only
     bronze_applications: str  # `one` for all topics, or `each` topic its own
@@ -144,6 +148,10 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
         live_topics=matching("LEDGER_LIVE_TOPICS", "off", r"on|off", "on or off") == "on",
         spark_ui=matching("LEDGER_SPARK_UI", "off", r"on|off", "on or off") == "on",
+        alert_debits=whole("LEDGER_ALERT_DEBITS", "3", 1, 10**6),
+        alert_money=money("LEDGER_ALERT_MONEY", "50000"),
+        alert_times=whole("LEDGER_ALERT_TIMES", "5", 1, 10**6),
+        alert_silence_days=whole("LEDGER_ALERT_SILENCE_DAYS", "30", 1, 3650),
         release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):

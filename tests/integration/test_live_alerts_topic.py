@@ -1,0 +1,134 @@
+"""The topic `alerts` holds each alert once for a `read_committed` reader, over crashes and when alerts are raised again."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from deltalake import DeltaTable, write_deltalake
+
+from spark_jobs.kafka.topics import ALERTS as TOPIC
+from spark_jobs.lake.tables import LIVE_ALERTS, ensure_tables
+from spark_jobs.live import outbox
+from spark_jobs.live.outbox import Outbox
+from spark_jobs.live.publications import ALERTS
+from spark_jobs.runtime.settings import Settings, read_settings
+from tests.support.brokers import running_broker
+from tests.support.ledger import Ledger
+from tests.support.live_lake import arrive
+
+pytestmark = pytest.mark.integration
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture
+def settings(tmp_path: Path, bootstrap: str) -> Settings:
+    found = read_settings({"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_KAFKA_BOOTSTRAP": bootstrap})
+    ensure_tables(found, [LIVE_ALERTS])
+    return found
+
+
+def write(settings: Settings, alerts: dict[str, int], *, mode: Any = "append", is_silenced: bool = False) -> None:
+    """Alerts by their ids, each with the batch that has written it."""
+    schema = pa.schema(LIVE_ALERTS.delta_schema().to_arrow())
+    rows = [
+        {
+            "alert_id": name,
+            "kind": "much_money",
+            "account_id": 'A"1',
+            "raised_at": NOON,
+            "found": Decimal("50000.10"),
+            "allowed": Decimal(50000),
+            "caused_by": [{"transaction_id": "T1", "_topic": "transactions", "_partition": 3, "_offset": 7}],
+            "is_silenced": is_silenced,
+            "_live_batch": batch,
+        }
+        for name, batch in alerts.items()
+    ]
+    write_deltalake(DeltaTable(str(LIVE_ALERTS.path(settings))), pa.Table.from_pylist(rows, schema), mode=mode)
+
+
+def read(bootstrap: str) -> list[dict[str, Any]]:
+    """Every committed message of the topic, in order."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer, found = Consumer(config), list[dict[str, Any]]()
+    consumer.assign([TopicPartition(TOPIC.name, 0, 0)])
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline, "no end within a minute"
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        if error := message.error():
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            consumer.close()
+            return found
+        found.append(json.loads(message.value() or b"", parse_float=Decimal))
+        assert (message.key() or b"").decode() == found[-1]["alertId"]
+
+
+def test_alerts_are_published_once_over_crashes_and_when_they_are_raised_again(
+    settings: Settings, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restored savepoint raises the same alerts again in other batches, beside a new one; a new table does, too."""
+    monkeypatch.setattr(outbox, "ROWS_AT_ONCE", 2)
+    write(settings, {"a": 0, "b": 0, "c": 0, "d": 4, "not yet": 5})
+    write(settings, {"silenced": 0}, is_silenced=True)
+    for point in ("before a part of the outbox is committed", "after a part of the outbox is committed"):
+        with monkeypatch.context() as patch:
+            patch.setattr(outbox, "kill_point", lambda name, at=point: 1 / 0 if name == at else None)
+            with pytest.raises(ZeroDivisionError):
+                Outbox(settings, ALERTS).publish(4)
+    publisher = Outbox(settings, ALERTS)
+    assert (publisher.publish(4), publisher.publish(4), publisher.publish(5)) == (2, 0, 1)
+    write(settings, {"a": 2, "d": 2, "e": 1}, mode="overwrite")
+    assert Outbox(settings, ALERTS).publish(2) == 1
+    other = read_settings({"LEDGER_HOME": str(settings.home / "other"), "LEDGER_KAFKA_BOOTSTRAP": bootstrap})
+    ensure_tables(other, [LIVE_ALERTS])
+    write(other, {"b": 0, "f": 0})
+    assert Outbox(other, ALERTS).publish(0) == 1
+    messages = read(bootstrap)
+    assert [message["alertId"] for message in messages] == ["a", "b", "c", "d", "not yet", "e", "f"]
+    assert messages[0] == {
+        "alertId": "a",
+        "kind": "much_money",
+        "accountId": 'A"1',
+        "raisedAt": 1704110400000,
+        "raisedAtFormatted": "2024-01-01 12:00:00.000",
+        "found": Decimal("50000.10"),
+        "allowed": Decimal("50000.00"),
+        "causedBy": [{"transactionId": "T1", "topic": "transactions", "partition": 3, "offset": 7}],
+    }
+
+
+def test_the_live_application_publishes_alerts_that_are_not_silenced(tmp_path: Path, bootstrap: str) -> None:
+    ledger = Ledger(tmp_path / "home", bootstrap)
+    debits = [
+        (f"app:{number}", "2024-01-01 10:00:00", {"type": "Debit", "amount": 60_000, "accountId": f"A0000000{number}"}) for number in (1, 2)
+    ]
+    arrive(ledger.settings, 1, *debits)
+    silenced = ledger.try_run("live_alerts silence --account A00000002 --who ann --why known")
+    assert silenced.returncode == 0, silenced.stderr
+    done = ledger.try_run("live --available-now", LEDGER_LIVE_TOPICS="on")
+    assert done.returncode == 0, done.stderr
+    found = Counter(message["accountId"] for message in read(bootstrap) if message["causedBy"][0]["transactionId"].startswith("app:"))
+    assert found == {"A00000001": 1}
+    listed = ledger.try_run("live_alerts list").stdout.splitlines()
+    assert sorted(line.split()[1:] for line in listed[1:-1]) == [
+        ["much_money", f"A0000000{number}", "60000.00", "50000.00", word, f"app:{number}"] for number, word in ((1, "no"), (2, "yes"))
+    ]
+    assert listed[-1].startswith("A00000002 is silenced until further notice, since ")
