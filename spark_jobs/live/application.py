@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.live import fingerprint, running, upgrade
 from spark_jobs.live.publishing import Publishing
-from spark_jobs.live.queries import QUERIES
+from spark_jobs.live.queries import switched_on
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
 from spark_jobs.runtime.session import jvm_of
 from spark_jobs.runtime.settings import Settings
@@ -31,11 +31,13 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     """Run the live queries until asked to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
 
     The caller holds the leases of the live tables, which exist. Raises SettingsError, before anything is written, when the state of
-    a query is not of the present code; with `available_now` LedgerError when a query failed.
+    a query is not of the present code, or look-ups are on and no Postgres is known; with `available_now` LedgerError when a query failed.
     """
+    if settings.live_lookups:
+        settings.postgres()
     fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
     heart.beat(jvm=identify(jvm_of(spark)))
-    stages = running.stages(spark, settings, QUERIES, available_now=start.available_now)
+    stages = running.stages(spark, settings, switched_on(settings), available_now=start.available_now)
     if settings.live_topics:
         stages.append([Publishing(settings, available_now=start.available_now)])
     every = [query for stage in stages for query in stage]

@@ -159,7 +159,7 @@ class Live(_LiveStream):
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)
         checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
-        offset_logs.record_partitions(checkpoint.folder)
+        offset_logs.record_partitions(checkpoint.folder, self._spark.conf.get(offset_logs.PARTITIONS) or "")
         table, finish = self._live.table, self._live.finish
 
         def append(rows: DataFrame, number: int) -> None:

@@ -35,6 +35,8 @@ class Settings:
     alert_mail: tuple[str, ...]
     release_stale_minutes: int
     live_topics: bool  # whether live queries publish to Kafka, too
+    live_lookups: bool  # whether live queries look accounts up in Postgres, too
+    lookups_in_flight: int  # at a time
     spark_ui: bool  # whether drivers serve Spark's pages, on loopback only
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
@@ -143,6 +145,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         ),
         bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
         live_topics=matching("LEDGER_LIVE_TOPICS", "off", r"on|off", "on or off") == "on",
+        live_lookups=matching("LEDGER_LIVE_LOOKUPS", "off", r"on|off", "on or off") == "on",
+        lookups_in_flight=whole("LEDGER_LOOKUPS_IN_FLIGHT", "50", 1, 1000),
         spark_ui=matching("LEDGER_SPARK_UI", "off", r"on|off", "on or off") == "on",
         release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.lake import sinks, tables
 from spark_jobs.live import fingerprint, savepoints, upgrade
 from spark_jobs.live.declaration import LiveQuery
-from spark_jobs.live.queries import BY_NAME, QUERIES
+from spark_jobs.live.queries import BY_NAME, switched_on
 from spark_jobs.live.running import build, stages
 from spark_jobs.runtime.session import state_conf
 from spark_jobs.runtime.settings import Settings
@@ -43,10 +43,10 @@ def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
 
 
-def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] = QUERIES) -> None:
-    """What `run live --available-now` does, of some queries."""
+def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] | None = None) -> None:
+    """What `run live --available-now` does, of some queries or of all that are switched on."""
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
-    for stage in stages(spark, settings, queries, available_now=True):
+    for stage in stages(spark, settings, switched_on(settings) if queries is None else queries, available_now=True):
         assert run_loop.run(stage, lambda _: None, lambda: False)
         for query in stage:
             assert query.error is None, query.error
