@@ -6,6 +6,7 @@ Each part is a library's: the pool asyncpg's, the retries tenacity's, the cache 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -34,7 +35,8 @@ class Limits:
     """How look-ups are made. A `found` answer is kept for `cache_seconds`; others are not: an account may be opened any moment."""
 
     in_flight: int = 50
-    answer_seconds: float = 3.0  # connecting included
+    connect_seconds: float = 10.0  # many connect at once, and the machine may be busy
+    answer_seconds: float = 3.0
     attempts: int = 3
     pause_seconds: float = 0.1  # a random time up to this before the second attempt; up to twice as long before each further one
     cache_seconds: float = 300.0
@@ -64,6 +66,10 @@ class Source:
     password: str | None = field(default=None, repr=False)
 
 
+class TooLate(TimeoutError):
+    """Says what did not come in time."""
+
+
 class LookupClient:
     """Looks keys up in a loop; cache and circuit breaker live as long as it does."""
 
@@ -72,9 +78,8 @@ class LookupClient:
         self._cache: TTLCache[str, Answer] = TTLCache(limits.cached, limits.cache_seconds, clock)
         self._breaker = CircuitBreaker(limits.failures, limits.open_seconds, lambda _, error: not is_of_the_key(error), "look-ups")
 
-        async def ask_in_time(key: str) -> Row | None:
-            async with asyncio.timeout(limits.answer_seconds):
-                return await ask(key)
+        async def ask_once(key: str) -> Row | None:
+            return await ask(key)
 
         again = retry(
             stop=stop_after_attempt(limits.attempts),
@@ -82,7 +87,7 @@ class LookupClient:
             retry=retry_if_exception(passes),
             reraise=True,
         )
-        self._ask: Ask = again(self._breaker.decorate(ask_in_time))
+        self._ask: Ask = again(self._breaker.decorate(ask_once))
 
     async def look_up(self, keys: Sequence[str], *, ordered: bool = False, until: float | None = None) -> AsyncGenerator[Answer, None]:
         """An answer for each key, as they come, or in the order of the keys; none raises an error of the database.
@@ -134,8 +139,8 @@ class LookupClient:
         if isinstance(error, CircuitBreakerError):
             last = self._breaker.last_failure
             return f"circuit open after {self._cause(last)}" if last else "circuit open"
-        if isinstance(error, TimeoutError):
-            return f"no answer within {self._limits.answer_seconds:g} s"
+        if isinstance(error, TooLate):
+            return str(error)
         state = getattr(error, "sqlstate", None)
         return f"{type(error).__name__} (SQLSTATE {state})" if state else type(error).__name__
 
@@ -146,7 +151,7 @@ class Session:
     def __init__(self, source: Source, limits: Limits) -> None:
         self._limits, self._loop = limits, asyncio.new_event_loop()
         Thread(target=self._loop.run_forever, name="look-ups", daemon=True).start()
-        self._client = LookupClient(self._run(postgres(source, limits.in_flight)), limits)
+        self._client = LookupClient(self._run(postgres(source, limits)), limits)
 
     def begin_batch(self) -> float:
         """The moment until which the look-ups of a batch that begins now are made."""
@@ -170,27 +175,38 @@ def session(source: Source, limits: Limits) -> Session:
     return Session(source, limits)
 
 
-async def postgres(source: Source, connections: int) -> Ask:
-    """A query of Postgres, by a pool of at most so many connections. Connects when it must; an idle connection is closed."""
+async def postgres(source: Source, limits: Limits) -> Ask:
+    """A query of Postgres, by a pool of as many connections as may be in flight. Connects when it must; an idle connection is closed."""
     settings = {"application_name": "ledger look-ups"}
     pool = await asyncpg.create_pool(
         source.url,
         **({"password": source.password} if source.password else {}),
         min_size=0,
-        max_size=connections,
+        max_size=limits.in_flight,
         max_inactive_connection_lifetime=_IDLE_SECONDS,
         server_settings=settings,
     )
 
     async def ask(key: str) -> Row | None:
-        connection = await pool.acquire()
+        async with _within(limits.connect_seconds, "connection"):
+            connection = await pool.acquire()
         try:
-            row = await connection.fetchrow(source.sql, key)
+            async with _within(limits.answer_seconds, "answer"):
+                row = await connection.fetchrow(source.sql, key)
         finally:
             await pool.release(connection, timeout=_CANCEL_SECONDS)  # or else it waits for ever for a server that does not answer
         return None if row is None else tuple(row)
 
     return ask
+
+
+@asynccontextmanager
+async def _within(seconds: float, what: str) -> AsyncGenerator[None, None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise TooLate(f"no {what} within {seconds:g} s") from None
 
 
 def passes(error: BaseException) -> bool:

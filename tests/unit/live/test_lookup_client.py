@@ -13,10 +13,10 @@ import asyncpg
 import circuitbreaker
 import pytest
 
-from spark_jobs.live.products.lookup_client import ERROR, FOUND, NO_TIME, UNKNOWN, Answer, Ask, Limits, LookupClient, Row, Source
+from spark_jobs.live.products.lookup_client import ERROR, FOUND, NO_TIME, UNKNOWN, Answer, Ask, Limits, LookupClient, Row, Source, TooLate
 
 KEYS = [f"A{number:08}" for number in range(20)]
-LIMITS = Limits(in_flight=4, answer_seconds=5, pause_seconds=0.001)
+LIMITS = Limits(in_flight=4, pause_seconds=0.001)
 GONE = ConnectionRefusedError("127.0.0.1")
 
 
@@ -119,7 +119,7 @@ def test_an_answer_that_is_there_does_not_wait_for_a_slow_one_unless_order_is_as
     ("error", "asked", "cause"),
     [
         (GONE, 3, "ConnectionRefusedError"),
-        (TimeoutError(), 3, "no answer within 5 s"),
+        (TooLate("no answer within 5 s"), 3, "no answer within 5 s"),
         (asyncpg.CannotConnectNowError("starting up"), 3, "CannotConnectNowError (SQLSTATE 57P03)"),
         (asyncpg.TooManyConnectionsError("secret"), 3, "TooManyConnectionsError (SQLSTATE 53300)"),
         (asyncpg.UndefinedTableError("relation secret"), 1, "UndefinedTableError (SQLSTATE 42P01)"),
@@ -139,15 +139,6 @@ def test_what_may_pass_is_tried_again_and_what_does_not_is_an_error_without_valu
 def test_another_attempt_may_find_it() -> None:
     (found,) = answers(Database({KEYS[0]: [GONE, GONE]}).ask, KEYS[:1])
     assert [(answer.status, answer.cause) for answer in found] == [(FOUND, None)]
-
-
-def test_no_answer_in_time_is_an_error() -> None:
-    async def never(_: str) -> Row | None:
-        await asyncio.Event().wait()
-        return None
-
-    (found,) = answers(never, KEYS, limits=replace(LIMITS, answer_seconds=0.01, attempts=1, in_flight=20))
-    assert {(answer.status, answer.cause) for answer in found} == {(ERROR, "no answer within 0.01 s")}
 
 
 def test_what_is_found_is_kept_for_a_while_and_nothing_else(clock: Clock) -> None:
