@@ -77,17 +77,13 @@ class LookupClient:
         self._limits, self._clock = limits, clock
         self._cache: TTLCache[str, Answer] = TTLCache(limits.cached, limits.cache_seconds, clock)
         self._breaker = CircuitBreaker(limits.failures, limits.open_seconds, lambda _, error: not is_of_the_key(error), "look-ups")
-
-        async def ask_once(key: str) -> Row | None:
-            return await ask(key)
-
         again = retry(
             stop=stop_after_attempt(limits.attempts),
             wait=wait_random_exponential(multiplier=limits.pause_seconds),
             retry=retry_if_exception(passes),
             reraise=True,
         )
-        self._ask: Ask = again(self._breaker.decorate(ask_once))
+        self._ask: Ask = again(self._breaker.decorate(ask))
 
     async def look_up(self, keys: Sequence[str], *, ordered: bool = False, until: float | None = None) -> AsyncGenerator[Answer, None]:
         """An answer for each key, as they come, or in the order of the keys; none raises an error of the database.

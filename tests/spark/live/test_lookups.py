@@ -127,6 +127,9 @@ def test_the_chain_of_two_tables_survives_crashes_savepoints_and_rebuilding(
     assert [line for line in lines if "keeps no state" in line] == [
         f"{query.name}: generation 3, batch 0, watermark none yet: keeps no state" for query in LOOKUPS
     ]
+    state_job.show(settings, lambda: live, ACCOUNTS.name, "true")
+    state_job.export(settings, lambda: live, ACCOUNTS.name, tmp_path / "out")
+    assert (capsys.readouterr().out, (tmp_path / "out").exists()) == ("", False)
 
 
 def test_look_ups_that_are_switched_off_hold_nothing_back(live: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
