@@ -111,7 +111,7 @@ def test_the_chain_of_two_tables_survives_crashes_savepoints_and_rebuilding(
     for query in LOOKUPS:
         assert places.unread_from(settings, query.follows) == lake.version(settings, query.follows) + 1
 
-    present = {query.name: fingerprint_of(live, settings, query) for query in LOOKUPS}
+    present = {query.name: fingerprint_of(live, settings, query) for query in QUERIES}
     savepoints.restore(settings, saved, present)
     assert ids(settings) == first
     run_live(live, settings, LOOKUPS)
