@@ -65,6 +65,7 @@ def launch(home: Path) -> Running | None:
         "shared_buffers": "64MB",
         "synchronous_commit": "off",
         "jit": "off",
+        "max_connections": "300",
     }
     settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
     command = [*run_as.prefix, str(BINARIES / "postgres"), "-D", str(data), *settings]

@@ -114,6 +114,24 @@ LIVE_ALERTS = Table(
     time_column="raised_at",
 )
 
+# `lookup_status`: found, unknown (there is no such account) or error, with its `cause`; the four columns before it are null unless found.
+# looked_up_at: when Postgres gave the answer, up to five minutes before the row was written; of an error when it was given up.
+LIVE_ACCOUNT_LOOKUPS = Table(
+    "gold.live_account_lookups",
+    f"""transaction_id string, event_at timestamp, account_id string, customer_id string,
+    district_id int, frequency string, creation_date date, updated_at timestamp,
+    lookup_status string, cause string, looked_up_at timestamp, {COORDINATES}""",
+    keys=("transaction_id", *COORDINATE_KEYS),
+    time_column="event_at",
+)
+LIVE_LOOKUP_ERRORS = Table(
+    "gold.live_lookup_errors",
+    f"""alert_id string, kind string, event_at timestamp, transaction_id string, account_id string, customer_id string,
+    cause string, looked_up_at timestamp, {COORDINATES}""",
+    keys=("alert_id",),
+    time_column="event_at",
+)
+
 BRONZE = tuple(topic.bronze for topic in topics.TOPICS)
 SILVER = tuple(table for topic in topics.TOPICS for table in topic.released)
 SILVER_INDEXES = tuple(table for topic in topics.TOPICS for table in topic.indexes)  # made of silver, in no release
@@ -125,6 +143,8 @@ _LIVE_IN_PYTHON = {
     LIVE_CUSTOMER_SESSIONS: LIVE_TRANSACTIONS,
     LIVE_DEBIT_CREDIT_PAIRS: LIVE_TRANSACTIONS,
     LIVE_ALERTS: LIVE_TRANSACTIONS,
+    LIVE_ACCOUNT_LOOKUPS: LIVE_TRANSACTIONS,
+    LIVE_LOOKUP_ERRORS: LIVE_ACCOUNT_LOOKUPS,
 }
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.live import fingerprint, running, upgrade
 from spark_jobs.live.publications import PUBLICATIONS
 from spark_jobs.live.publishing import Publishing
-from spark_jobs.live.queries import QUERIES
+from spark_jobs.live.queries import switched_on
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
 from spark_jobs.runtime.session import jvm_of
 from spark_jobs.runtime.settings import Settings
@@ -29,7 +29,9 @@ class Start:
 
 
 def refuse(spark: SparkSession, settings: Settings) -> None:
-    """Raise SettingsError for a query in SQL that cannot be one, and when the state of a query is not of the present code."""
+    """Raise SettingsError for a query in SQL that cannot be one, a state that is not of the present code, look-ups without Postgres."""
+    if settings.live_lookups:
+        settings.postgres()
     fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
 
 
@@ -40,7 +42,7 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     a query failed.
     """
     heart.beat(jvm=identify(jvm_of(spark)))
-    stages = running.stages(spark, settings, QUERIES, available_now=start.available_now)
+    stages = running.stages(spark, settings, switched_on(settings), available_now=start.available_now)
     if settings.live_topics:
         stages.append([Publishing(settings, of, available_now=start.available_now) for of in PUBLICATIONS])
     every = [query for stage in stages for query in stage]

@@ -40,13 +40,13 @@ def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     """Why state of the recorded fingerprint cannot be used by the present code, a line each; empty where it can.
 
     A shorter allowed lateness keeps the state. With a longer one Spark would drop rows as late that are accepted now: its watermark
-    never goes back.
+    never goes back; a query without operators drops none.
     """
     reasons = []
     for name, said in (("format", "the fingerprint"), ("sources", "the sources"), ("meaning", "the operation")):
         if recorded[name] != now[name]:
             reasons.append(f"{said}: found {_text(recorded[name])} in the state, {_text(now[name])} in the code")
-    if recorded["lateness_seconds"] < now["lateness_seconds"]:
+    if recorded["operators"] and recorded["lateness_seconds"] < now["lateness_seconds"]:
         reasons.append(f"the allowed lateness: found {recorded['lateness_seconds']} s in the state, {now['lateness_seconds']} s is longer")
     if len(recorded["operators"]) != len(now["operators"]):
         reasons.append(

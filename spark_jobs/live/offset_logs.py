@@ -13,28 +13,27 @@ from pathlib import Path
 
 from spark_jobs.runtime.atomic_files import write_whole
 
-_PARTITIONS = "spark.sql.shuffle.partitions"
+PARTITIONS = "spark.sql.shuffle.partitions"
 _SCHEMA_FILE = re.compile(r'"file:[^"]*(/state/[0-9]+/_stateSchema/[^"]*)"')
 
 
-def record_partitions(checkpoint: Path) -> None:
+def record_partitions(checkpoint: Path, partitions: str) -> None:
     """Write into the offset logs of a query that does not run how many partitions its state has, where they lack it.
 
-    A log that cannot be read is left to Spark, which says so.
+    That is `partitions` where it has none, or none yet. A log that cannot be read is left to Spark, which says so.
     """
     folder = checkpoint / "state" / "0" / "_metadata"
-    found = [*folder.glob("metadata"), *folder.glob("v2/[0-9]*")]  # a transformWithState has one file a run
-    if not found:  # no batch has begun
-        return
-    (store, *_) = json.loads(found[0].read_text().splitlines()[1])["stateStoreInfo"]
+    if found := [*folder.glob("metadata"), *folder.glob("v2/[0-9]*")]:  # a transformWithState has one file a run
+        (store, *_) = json.loads(found[0].read_text().splitlines()[1])["stateStoreInfo"]
+        partitions = str(store["numPartitions"])
     for file in (checkpoint / "offsets").glob("[0-9]*"):
         try:
             version, planned, *sources = file.read_text().split("\n")
             facts = json.loads(planned)
         except ValueError:
             continue
-        if version == "v2" and _PARTITIONS not in facts["conf"]:
-            facts["conf"][_PARTITIONS] = str(store["numPartitions"])
+        if version == "v2" and PARTITIONS not in facts["conf"]:
+            facts["conf"][PARTITIONS] = partitions
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             write_whole(file, "\n".join([version, json.dumps(facts, separators=(",", ":")), *sources]))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.lake.tables import LIVE_RESULTS, LIVE_TRANSACTIONS, REFUSED_LIVE, Table
+from spark_jobs.lake.tables import LIVE_ACCOUNT_LOOKUPS, LIVE_LOOKUP_ERRORS, LIVE_RESULTS, LIVE_TRANSACTIONS, REFUSED_LIVE, Table
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import checkpoints
 from spark_jobs.service.checkpoints import Generation
@@ -34,6 +34,11 @@ def root(settings: Settings) -> Path:
     return settings.checkpoints / "live"
 
 
+def is_on(settings: Settings, table: Table) -> bool:
+    """Whether the application runs the query of a live table. One that is switched off counts as one that never ran."""
+    return settings.live_lookups or table not in (LIVE_ACCOUNT_LOOKUPS, LIVE_LOOKUP_ERRORS)
+
+
 def savepoint_folder(settings: Settings, name: str = "") -> Path:
     """Where savepoints lie, or one of them."""
     return settings.checkpoints / "savepoints" / name
@@ -56,11 +61,12 @@ def planned(generation: Generation) -> int:
 
 
 def unread_from(settings: Settings, table: Table) -> int | None:
-    """From which version of a live table on some live query has yet to take its commits; None where none ever ran that follows it.
+    """From which version of a live table on some live query has yet to take its commits; None where none that is on ever ran.
 
     A query in SQL whose file is refused will take them once the file is repaired.
     """
-    names = [result.name.removeprefix("gold.live_") for result, followed in LIVE_RESULTS.items() if followed == table]
+    followers = [result for result, followed in LIVE_RESULTS.items() if followed == table and is_on(settings, result)]
+    names = [follower.name.removeprefix("gold.live_") for follower in followers]
     folders = [root(settings) / name for name in (*names, *(REFUSED_LIVE if table == LIVE_TRANSACTIONS else ()))]
     found = [position(Generation(folder, str(facts["number"]))) for folder in folders if (facts := checkpoints.read_facts(folder))]
     return min((version for version in found if version is not None), default=None)

@@ -11,10 +11,12 @@ from spark_jobs.gold.sums import STEP_HOURS
 from spark_jobs.gold.tables import daily_totals, debit_credit_pairs as gold_pairs, sliding_totals
 from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
-from spark_jobs.live import sql_queries
+from spark_jobs.live import places, sql_queries
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products import alerts
+from spark_jobs.live.products.lookups import LOOKUPS
 from spark_jobs.live.sql_tables import SqlLiveTable
+from spark_jobs.runtime.settings import Settings
 
 INTAKE = "transactions"  # the query before them, which writes gold.live_transactions
 
@@ -50,6 +52,11 @@ def debit_credit_pairs(debits_from: DataFrame, credits_from: DataFrame) -> DataF
     return gold_pairs.pair(_hide_type(debits_from), _hide_type(credits_from))
 
 
+def switched_on(settings: Settings) -> list[LiveQuery]:
+    """The queries that the application runs."""
+    return [query for query in QUERIES if places.is_on(settings, query.table)]
+
+
 QUERIES = (
     LiveQuery(
         tables.LIVE_DAILY_TOTALS,
@@ -80,6 +87,7 @@ QUERIES = (
     ),
     *(sql_queries.query(table) for table in tables.LIVE_IN_SQL if isinstance(table, SqlLiveTable)),
     alerts.QUERY,
+    *LOOKUPS,
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")

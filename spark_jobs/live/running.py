@@ -159,7 +159,7 @@ class Live(_LiveStream):
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)
         checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
-        offset_logs.record_partitions(checkpoint.folder)
+        offset_logs.record_partitions(checkpoint.folder, self._spark.conf.get(offset_logs.PARTITIONS) or "")
         offset_logs.point_to(checkpoint.folder, checkpoint.folder)  # it may have been moved, or restored from a copy
         table, finish = self._live.table, self._live.finish
 

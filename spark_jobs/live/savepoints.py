@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from spark_jobs.lake import sinks
-from spark_jobs.lake.tables import LIVE, LIVE_REFUSED, LIVE_TRANSACTIONS
+from spark_jobs.lake.tables import LIVE, LIVE_REFUSED, LIVE_RESULTS, LIVE_TRANSACTIONS, Table
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, places, resets
 from spark_jobs.live.checkpoints import Checkpoint
@@ -61,7 +61,7 @@ def create(settings: Settings, name: str, now: datetime) -> Savepoint:
         raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
     if target.exists():
         raise SettingsError(f"found a savepoint {name} already, expected another name")
-    generations = [found for query in QUERIES if (found := checkpoints.read(settings, query))]
+    generations = _kept(settings)
     if not generations:
         raise LedgerError("found no live query that has ever run, expected one: run live first")
     _confirm_one_moment(settings, generations)
@@ -110,22 +110,39 @@ def restore(settings: Settings, savepoint: Savepoint, present: Mapping[str, Fing
     resets.carry_out(settings, Reset(f"restored savepoint {savepoint.name}", tables, states))
 
 
+def _kept(settings: Settings) -> list[Checkpoint]:
+    """The checkpoints that a savepoint holds: all but those of queries that are switched off and behind, and what follows one of these."""
+    found: dict[Table, Checkpoint] = {}
+    for query in QUERIES:
+        if generation := checkpoints.read(settings, query):
+            is_behind = not places.is_on(settings, query.table) and _why_unfinished(settings, generation)
+            if is_behind or (query.follows in LIVE_RESULTS and query.follows not in found):
+                log.warning("live %s is switched off, and behind: it is not in the savepoint, whose restoring rebuilds it", query.name)
+            else:
+                found[query.table] = generation
+    return [*found.values()]
+
+
 def _confirm_one_moment(settings: Settings, generations: Iterable[Checkpoint]) -> None:
     """Raises LedgerError where a query, or the intake, has yet to take a batch, or to end one that it has written already."""
     unfinished = [f"live {INTAKE} has not ended the batch that it was in"] if _is_halfway(settings) else []
-    for each in generations:
-        reached, ended, followed = places.position(each), each.ended, each.query.follows
-        written = sinks.applied(settings, each.query.table, each.application)
-        if reached is None or has_changes_from(followed.path(settings), reached):
-            head = DeltaTable(str(followed.path(settings))).version()
-            unfinished.append(f"live {each.query.name} has not taken {followed.name} up to its version {head}")
-        elif written is not None and written > ended:
-            unfinished.append(f"live {each.query.name} has written batch {written}, and not ended it")
+    unfinished += [why for each in generations if (why := _why_unfinished(settings, each))]
     if unfinished:
         raise LedgerError(
             f"{'; '.join(unfinished)}, as after a crash: expected all queries at the same version: start run live again and stop it, "
             "or run live --available-now"
         )
+
+
+def _why_unfinished(settings: Settings, each: Checkpoint) -> str | None:
+    reached, ended, followed = places.position(each), each.ended, each.query.follows
+    written = sinks.applied(settings, each.query.table, each.application)
+    if reached is None or has_changes_from(followed.path(settings), reached):
+        head = DeltaTable(str(followed.path(settings))).version()
+        return f"live {each.query.name} has not taken {followed.name} up to its version {head}"
+    if written is not None and written > ended:
+        return f"live {each.query.name} has written batch {written}, and not ended it"
+    return None
 
 
 def _is_halfway(settings: Settings) -> bool:

@@ -112,7 +112,7 @@ def state_conf() -> dict[str, str]:
 
 def live_conf() -> dict[str, str]:
     """What the live queries need on top. The serial collector takes no core from six queries on two of them."""
-    return state_conf() | _serial_collector()
+    return state_conf() | _serial_collector() | {"spark.executorEnv.PYTHONPATH": str(ROOT)}  # where Python workers find our code
 
 
 def engine_conf() -> dict[str, str]:

@@ -39,6 +39,8 @@ class Settings:
     alert_times: int  # the mean of the earlier debits
     alert_silence_days: int
     live_topics: bool  # whether live queries publish to Kafka, too
+    live_lookups: bool  # whether live queries look accounts up in Postgres, too
+    lookups_in_flight: int  # at a time
     spark_ui: bool  # whether drivers serve Spark's pages, on loopback only
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
@@ -147,6 +149,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         ),
         bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
         live_topics=matching("LEDGER_LIVE_TOPICS", "off", r"on|off", "on or off") == "on",
+        live_lookups=matching("LEDGER_LIVE_LOOKUPS", "off", r"on|off", "on or off") == "on",
+        lookups_in_flight=whole("LEDGER_LOOKUPS_IN_FLIGHT", "50", 1, 1000),
         spark_ui=matching("LEDGER_SPARK_UI", "off", r"on|off", "on or off") == "on",
         alert_debits=whole("LEDGER_ALERT_DEBITS", "3", 1, 10**6),
         alert_money=money("LEDGER_ALERT_MONEY", "50000"),

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import sinks, tables
-from spark_jobs.live import application, checkpoints, fingerprint, resets, savepoints, upgrade
+from spark_jobs.live import checkpoints, fingerprint, queries as live_queries, resets, savepoints, upgrade
 from spark_jobs.live.declaration import LiveQuery
-from spark_jobs.live.queries import BY_NAME, QUERIES
+from spark_jobs.live.queries import BY_NAME, QUERIES, switched_on
 from spark_jobs.live.running import build, stages
 from spark_jobs.runtime.session import state_conf
 from spark_jobs.runtime.settings import Settings
@@ -49,7 +49,7 @@ def adding(queries: Sequence[LiveQuery], *, only: bool = False) -> Iterator[None
     added = tuple(query.table for query in queries)
     with pytest.MonkeyPatch.context() as patch:
         every = tuple(queries) if only else (*QUERIES, *queries)
-        for module in (application, checkpoints, savepoints, upgrade):
+        for module in (live_queries, checkpoints, savepoints, upgrade):
             patch.setattr(module, "QUERIES", every)
         for module in (tables, savepoints, resets):
             patch.setattr(module, "LIVE", (*tables.LIVE, *added))
@@ -60,10 +60,10 @@ def adding(queries: Sequence[LiveQuery], *, only: bool = False) -> Iterator[None
         yield
 
 
-def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] = QUERIES) -> None:
-    """What `run live --available-now` does, of some queries."""
+def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] | None = None) -> None:
+    """What `run live --available-now` does, of some queries or of all that are switched on."""
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
-    for stage in stages(spark, settings, queries, available_now=True):
+    for stage in stages(spark, settings, switched_on(settings) if queries is None else queries, available_now=True):
         assert run_loop.run(stage, lambda _: None, lambda: False)
         for query in stage:
             assert query.error is None, query.error

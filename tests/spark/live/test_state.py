@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.lake import sinks, tables
 from spark_jobs.live import checkpoints, state, state_job
+from spark_jobs.live.products.lookups import LOOKUPS
 from spark_jobs.live.queries import BY_NAME, QUERIES
 from spark_jobs.live.running import build
 from spark_jobs.live.state import State
@@ -31,6 +32,7 @@ from tests.support.live_lake import live_session
 # be added here, or hold a fixed amount for each key of a bounded set.
 WATERMARKED = {"stateStoreSave", "sessionWindowStateStoreSaveExec", "symmetricHashJoin"}
 BOUNDED = {"alerts": {"transformWithStateInPandasExec"}}  # an entry an account (tests/unit/live/test_alert_rules.py: of how many rows)
+STATEFUL = [query for query in QUERIES if query not in LOOKUPS]
 STEP, DAYS = 12, 3  # hours that a batch takes
 HOURS = (6, 7, 8, 14)  # of each day, at which each customer has a debit, and a credit 5 s later
 
@@ -59,12 +61,12 @@ def running(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     with live_session(spark):
         try:
             with sinks.configured(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}):
-                for query in QUERIES:
+                for query in STATEFUL:
                     frame = build(spark, settings, query)
                     folder = checkpoints.open_checkpoint(settings, query, frame).folder
                     writer = frame.writeStream.format("noop").queryName(query.name).option("checkpointLocation", str(folder))
                     queries.append(writer.trigger(processingTime="0 seconds").start())
-            held: dict[str, list[int]] = {query.name: [] for query in QUERIES}
+            held: dict[str, list[int]] = {query.name: [] for query in STATEFUL}
             for batch, hour in enumerate(range(0, 24 * DAYS, STEP)):
                 if batch:
                     take(settings, batch, hour)
@@ -102,7 +104,7 @@ def test_a_fixed_set_of_keys_holds_as_much_on_every_day(running: Running) -> Non
 
 
 def test_every_operator_forgets_by_the_watermark_and_keeps_changelogs(running: Running) -> None:
-    for query in QUERIES:
+    for query in STATEFUL:
         held = state.read_newest(running.session, running.settings, query, lambda _, found: found)
         assert held is not None, query.name
         assert held.stores, query.name
@@ -135,7 +137,7 @@ def test_the_list_has_every_query_with_its_operators_stores_keys_and_sizes(runni
         ("transformWithStateInPandasExec", "account", "1", "1", "account_id string"),
     ]
     sizes = [int(line[5]) for line in lines if line[0] == "0"]
-    stored = [sum(size for path, size in before.items() if f"/{name}/1/state/0/0/" in path) for name in BY_NAME]
+    stored = [sum(size for path, size in before.items() if f"/{query.name}/1/state/0/0/" in path) for query in STATEFUL]
     assert [*sizes[:4], sum(sizes[4:8]), sizes[8]] == stored
     assert files(running.settings.checkpoints) == before
 
