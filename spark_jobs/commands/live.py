@@ -1,4 +1,4 @@
-"""The jobs of the live queries: what must hold before each, and what it calls. Their options are in arguments.py."""
+"""The jobs of the live queries and of their districts: what must hold before each, and what it calls. Options are in arguments.py."""
 
 import argparse
 import logging
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
+from spark_jobs.control import districts
 from spark_jobs.lake import leases, tables
 from spark_jobs.runtime.errors import LeaseHeld
 from spark_jobs.runtime.session import live_conf, start_session, state_conf
@@ -93,7 +94,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
     obeyed = desired_state.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
     wants = Wants(
         (LIVE_RESET,),
-        tables=(*tables.BRONZE, *tables.LIVE, *tables.CONTROL),
+        tables=(*tables.BRONZE, tables.SILVER_ACCOUNTS, *tables.LIVE, *tables.CONTROL),
         checks=[checkpoints.refuse_ahead],
         topics=["transactions"],
         retained=tables.LIVE,
@@ -103,6 +104,14 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
         spark = start_session(settings, "ledger live", live_conf())
         start = application.Start(options.available_now, obeyed)
         application.run(spark, settings, start, heart, Upkeep(spark, settings, tables.LIVE))
+
+
+def run_districts(settings: Settings, options: argparse.Namespace) -> None:
+    """Replace the districts by those of a CSV file. Starts no JVM; live queries that run use them from their next batch on."""
+    given = districts.read_file(options.file)
+    with ready(settings, options, Wants(tables=(tables.DISTRICTS,))):
+        version, is_new = districts.replace(settings, given)
+    log.info("control.districts: %d districts, %s %d", len(given), "version" if is_new else "nothing new, still version", version)
 
 
 def run_state(settings: Settings, options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gold.strategies import Inputs, Parts, Region, Strategy
+from spark_jobs.lake import functions
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.late_spark import F
@@ -35,6 +36,7 @@ class Select:
         """The table of some silver rows. Raises LedgerError where the SELECT does not run, gives other columns, or depends on chance."""
         frames: dict[str, Any] = {name: inputs.read(table) for name, table in self.reads.items()} | {"transactions": rows}
         try:
+            functions.register(rows.sparkSession, self.query)
             made = rows.sparkSession.sql(self.query, **frames)
         except Exception as error:
             raise LedgerError(f"{self.file}: the SELECT does not run: {first_line(error)}") from error

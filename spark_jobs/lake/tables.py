@@ -15,6 +15,7 @@ from spark_jobs.lake.control_tables import (
     BATCHES as BATCHES,
     CORRECTIONS as CORRECTIONS,
     DECISIONS as DECISIONS,
+    DISTRICTS as DISTRICTS,
     HOLES as HOLES,
     QUALITY_RESULTS as QUALITY_RESULTS,
     REDRIVES as REDRIVES,
@@ -89,6 +90,14 @@ LIVE_REFUSED = Table(
     keys=COORDINATE_KEYS,
     time_column="event_at",
 )
+# Each row of live_transactions with the district of its account; districts_version is that of control.districts which names it.
+LIVE_DISTRICT_TRANSACTIONS = Table(
+    "gold.live_district_transactions",
+    f"""transaction_id string, event_at timestamp, account_id string, type string, amount decimal(18,2), district_id int,
+    district_name string, region string, district_status string, districts_version bigint, {COORDINATES}""",
+    keys=("transaction_id", *COORDINATE_KEYS),
+    time_column="event_at",
+)
 
 
 def _live(table: Table) -> Table:
@@ -114,11 +123,12 @@ LIVE_RESULTS = {
     LIVE_CUMULATIVE_TOTALS: LIVE_TRANSACTIONS,
     LIVE_CUSTOMER_SESSIONS: LIVE_TRANSACTIONS,
     LIVE_DEBIT_CREDIT_PAIRS: LIVE_TRANSACTIONS,
+    LIVE_DISTRICT_TRANSACTIONS: LIVE_TRANSACTIONS,
 }
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),
-    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS),
+    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, DISTRICTS),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}

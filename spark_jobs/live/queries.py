@@ -11,6 +11,7 @@ from spark_jobs.gold.tables import daily_totals, debit_credit_pairs as gold_pair
 from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
 from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.live.products import district_transactions
 
 INTAKE = "transactions"  # the query before them, which writes gold.live_transactions
 
@@ -74,6 +75,7 @@ QUERIES = (
         sources=("live_debits", "live_credits"),
         seconds=5,
     ),
+    district_transactions.QUERY,
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")

@@ -94,6 +94,8 @@ def _summary(spark: SparkSession, found: State) -> str:
 
 def _picked(spark: SparkSession, found: State, where: str) -> list[str]:
     frames = [(store, state.entries(spark, found, store)) for store in found.stores]
+    if not frames:
+        return []
     try:
         lines = [frame.where(F.expr(where)).select(_json(store, frame).alias("line")) for store, frame in frames]
         rows = reduce(DataFrame.unionAll, lines).limit(MOST_ROWS + 1).collect()

@@ -45,7 +45,7 @@ def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
 
 def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] = QUERIES) -> None:
     """What `run live --available-now` does, of some queries."""
-    tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
+    tables.ensure_tables(settings, (*tables.BRONZE, tables.SILVER_ACCOUNTS, *tables.LIVE, *tables.CONTROL))
     for stage in stages(spark, settings, queries, available_now=True):
         assert run_loop.run(stage, lambda _: None, lambda: False)
         for query in stage:
