@@ -39,7 +39,9 @@ def read_file(file: Path) -> list[dict[str, Any]]:
         raise SettingsError(f"{file}: cannot be read ({error}), expected CSV in UTF-8") from None
     if problems or not rows:
         more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
-        raise SettingsError(f"{file}: {'; '.join(problems[:_LISTED]) or 'found no district, expected one or more'}{more}; nothing was written")
+        raise SettingsError(
+            f"{file}: {'; '.join(problems[:_LISTED]) or 'found no district, expected one or more'}{more}; nothing was written"
+        )
     return rows
 
 

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -107,33 +107,34 @@ def _check(rows: pa.RecordBatch | pa.Array, name: str, expected: str, types: tup
 
 
 def _mask_name(spark: SparkSession, name: str) -> None:
-    spark.sql(
-        f"create or replace temporary function {name}(name string) returns string return regexp_replace(name, '{TO_BE_MASKED}', '*')"
-    )
+    spark.sql(f"create or replace temporary function {name}(name string) returns string return regexp_replace(name, '{TO_BE_MASKED}', '*')")
 
 
 def _exact_quantiles(spark: SparkSession, name: str) -> None:
-    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql import functions as f
 
     send_with_queries()
-    spark.udf.register(name, arrow_udf(exact_quantiles, "array<decimal(18,2)>"))
+    spark.udf.register(name, f.arrow_udf(exact_quantiles, "array<decimal(18,2)>"))  # type: ignore[attr-defined] # Spark's types lack it
 
 
 def _table_function(handler: type, returns: str) -> Callable[[SparkSession, str], None]:
     def define(spark: SparkSession, name: str) -> None:
         from pyspark.sql.functions import arrow_udtf
+        from pyspark.sql.udtf import UserDefinedTableFunction
 
         send_with_queries()
-        spark.udtf.register(name, arrow_udtf(handler, returnType=returns).asDeterministic())
+        made = cast(UserDefinedTableFunction, arrow_udtf(handler, returnType=returns))
+        spark.udtf.register(name, made.asDeterministic())
 
     return define
 
 
 def send_with_queries() -> None:
     """Make Spark send this module with what runs in Python workers: those of a cluster do not have it."""
-    from pyspark.cloudpickle import register_pickle_by_value
+    from pyspark import cloudpickle
 
-    register_pickle_by_value(sys.modules[__name__])
+    pickling: Any = cloudpickle  # a library without types
+    pickling.register_pickle_by_value(sys.modules[__name__])
 
 
 _DEFINED: dict[str, Callable[[SparkSession, str], None]] = {

@@ -33,7 +33,9 @@ def asked(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in spark.sql(query).collect()]
 
 
-def test_tables_made_with_functions_are_right_whatever_happens(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_made_with_functions_are_right_whatever_happens(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows come; customers get names; more come, others change and go. Then the audit makes the tables again, of its own silver."""
     assert (len(SAMPLES), REFUSED) == (4, [])
     chance = random.Random(5)
