@@ -15,7 +15,16 @@ from spark_jobs.commands.engine import run_engine, run_engine_control
 from spark_jobs.commands.ingestion import run_accept, run_bronze, run_import, run_ingestion, run_replay
 from spark_jobs.commands.inspection import run_audit, run_explain, run_export
 from spark_jobs.commands.layers import run_backfill, run_gold, run_redrive, run_silver
-from spark_jobs.commands.live import run_example, run_live, run_live_alerts, run_live_control, run_savepoint, run_state, run_upgrade
+from spark_jobs.commands.live import (
+    run_districts,
+    run_example,
+    run_live,
+    run_live_alerts,
+    run_live_control,
+    run_savepoint,
+    run_state,
+    run_upgrade,
+)
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
 from spark_jobs.commands.upkeep import run_maintenance
@@ -56,7 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 _JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
     *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_gold),
-    *(run_live, run_live_control, run_live_alerts, run_state, run_upgrade, run_savepoint, run_example),
+    *(run_live, run_live_control, run_live_alerts, run_districts, run_state, run_upgrade, run_savepoint, run_example),
     *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export, run_engine, run_engine_control),
 )
 JOBS = {job.__name__.removeprefix("run_"): job for job in _JOBS}

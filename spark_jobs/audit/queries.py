@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.lake import functions
 from spark_jobs.lake.tables import GOLD
 from spark_jobs.runtime.errors import LedgerError
 
@@ -61,6 +62,7 @@ def gold(spark: SparkSession, **inputs: Any) -> dict[str, DataFrame]:
     for table in GOLD:
         if table.query:  # may name another table of gold, too: that of the audit
             given = inputs | {name.replace(".", "_"): rows for name, rows in made.items()}
+            functions.register(spark, table.query)
             made[table.name] = spark.sql(table.query, **{word: each for word, each in given.items() if f"{{{word}}}" in table.query})
             continue
         text = texts[table.name]

@@ -60,6 +60,10 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     accept.add_argument("--offset", type=_whole, metavar="O", help="of that record")
     accept.add_argument("--who", type=_line, required=True, metavar="NAME", help="who accepts")
     accept.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+    districts = jobs.add_parser("districts", help=about["districts"])
+    districts.add_argument(
+        "--file", required=True, type=Path, metavar="PATH", help="CSV: district_id,name,region; it replaces all districts"
+    )
     replay = jobs.add_parser("replay", help=about["replay"])
     replay.add_argument("--from", dest="begin", required=True, metavar="TIME", help="the first broker time: ISO 8601 with a zone")
     replay.add_argument("--to", dest="end", metavar="TIME", help="the first broker time after the range; by default the newest record's")

@@ -1,4 +1,4 @@
-"""The jobs of the live queries: what must hold before each, and what it calls. Their options are in arguments.py."""
+"""The jobs of the live queries and of their districts: what must hold before each, and what it calls. Options are in arguments.py."""
 
 import argparse
 import logging
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commands.preconditions import LIVE_RESET, Wants, ready
+from spark_jobs.control import districts
 from spark_jobs.lake import leases, tables
 from spark_jobs.releases import retention
 from spark_jobs.runtime.errors import LeaseHeld, SettingsError
@@ -99,7 +100,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
     in_python = [table for table in tables.LIVE if table not in tables.LIVE_IN_SQL]
     wants = Wants(
         (LIVE_RESET,),
-        tables=(*tables.BRONZE, *in_python, *tables.CONTROL),
+        tables=(*tables.BRONZE, tables.SILVER_ACCOUNTS, *in_python, *tables.CONTROL),
         checks=[checkpoints.refuse_ahead],
         topics=["transactions"],
         retained=in_python,
@@ -112,6 +113,14 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
         retention.bring_up_to_date(settings, tables.LIVE_IN_SQL)
         start = application.Start(options.available_now, obeyed)
         application.run(spark, settings, start, heart, Upkeep(spark, settings, tables.LIVE))
+
+
+def run_districts(settings: Settings, options: argparse.Namespace) -> None:
+    """Replace the districts by those of a CSV file. Starts no JVM; live queries that run use them from their next batch on."""
+    given = districts.read_file(options.file)
+    with ready(settings, options, Wants(tables=(tables.DISTRICTS,))):
+        version, is_new = districts.replace(settings, given)
+    log.info("control.districts: %d districts, %s %d", len(given), "version" if is_new else "nothing new, still version", version)
 
 
 def run_state(settings: Settings, options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gold.strategies import Inputs, Parts, Region, Strategy
+from spark_jobs.lake import functions
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.late_spark import F
@@ -47,6 +48,7 @@ class Select:
         """
         frames: dict[str, Any] = {**others, "transactions": rows}
         try:
+            functions.register(rows.sparkSession, self.query)
             made = rows.sparkSession.sql(self.query, **frames)
         except Exception as error:
             place = re.search(r"\bline (\d+),? pos \d+", str(error))

@@ -64,6 +64,13 @@ ALERT_SILENCES = Table(  # until_at: null for good
     "control.alert_silences",
     "account_id string, is_silenced boolean, until_at timestamp, who string, why string, decided_at timestamp",
 )
+# Not what the pipeline notes, but what operators tell it (run districts): the whole table is replaced, so a version is one state of it.
+DISTRICTS = Table(
+    "control.districts",
+    "district_id int, name string, region string",
+    keys=("district_id",),
+    description="Reference data, replaced as a whole by `run districts`. `gold.live_district_transactions` names the version of each row.",
+)
 TOPICS = Table(  # the lives of each topic: one that was created again is another, with a `_topic` of its own
     "control.topics",
     """topic string, incarnation int, _topic string, topic_id string, first_offsets string, who string, why string,

@@ -17,6 +17,7 @@ from spark_jobs.lake.control_tables import (
     BATCHES as BATCHES,
     CORRECTIONS as CORRECTIONS,
     DECISIONS as DECISIONS,
+    DISTRICTS as DISTRICTS,
     HOLES as HOLES,
     QUALITY_RESULTS as QUALITY_RESULTS,
     REDRIVES as REDRIVES,
@@ -91,6 +92,14 @@ LIVE_REFUSED = Table(
     keys=COORDINATE_KEYS,
     time_column="event_at",
 )
+# Each row of live_transactions with the district of its account; districts_version is that of control.districts which names it.
+LIVE_DISTRICT_TRANSACTIONS = Table(
+    "gold.live_district_transactions",
+    f"""transaction_id string, event_at timestamp, account_id string, type string, amount decimal(18,2), district_id int,
+    district_name string, region string, district_status string, districts_version bigint, {COORDINATES}""",
+    keys=("transaction_id", *COORDINATE_KEYS),
+    time_column="event_at",
+)
 
 
 def _live(table: Table) -> Table:
@@ -145,6 +154,7 @@ _LIVE_IN_PYTHON = {
     LIVE_ALERTS: LIVE_TRANSACTIONS,
     LIVE_ACCOUNT_LOOKUPS: LIVE_TRANSACTIONS,
     LIVE_LOOKUP_ERRORS: LIVE_ACCOUNT_LOOKUPS,
+    LIVE_DISTRICT_TRANSACTIONS: LIVE_TRANSACTIONS,
 }
 
 
@@ -161,7 +171,7 @@ LIVE_RESULTS = _LIVE_IN_PYTHON | dict.fromkeys(LIVE_IN_SQL, LIVE_TRANSACTIONS)
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),
-    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES),
+    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES, DISTRICTS),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}

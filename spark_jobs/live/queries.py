@@ -13,7 +13,7 @@ from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
 from spark_jobs.live import places, sql_queries
 from spark_jobs.live.declaration import LiveQuery
-from spark_jobs.live.products import alerts
+from spark_jobs.live.products import alerts, district_transactions
 from spark_jobs.live.products.lookups import LOOKUPS
 from spark_jobs.live.sql_tables import SqlLiveTable
 from spark_jobs.runtime.settings import Settings
@@ -88,6 +88,7 @@ QUERIES = (
     *(sql_queries.query(table) for table in tables.LIVE_IN_SQL if isinstance(table, SqlLiveTable)),
     alerts.QUERY,
     *LOOKUPS,
+    district_transactions.QUERY,
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")

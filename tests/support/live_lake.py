@@ -62,7 +62,7 @@ def adding(queries: Sequence[LiveQuery], *, only: bool = False) -> Iterator[None
 
 def run_live(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery] | None = None) -> None:
     """What `run live --available-now` does, of some queries or of all that are switched on."""
-    tables.ensure_tables(settings, (*tables.BRONZE, *tables.LIVE, *tables.CONTROL))
+    tables.ensure_tables(settings, (*tables.BRONZE, tables.SILVER_ACCOUNTS, *tables.LIVE, *tables.CONTROL))
     for stage in stages(spark, settings, switched_on(settings) if queries is None else queries, available_now=True):
         assert run_loop.run(stage, lambda _: None, lambda: False)
         for query in stage:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.gold.declaration import Cell, GoldTable, Row
 from spark_jobs.gold.strategies import Rows
 from spark_jobs.gold.sums import is_valid_then
+from spark_jobs.lake.functions import TO_BE_MASKED
 from spark_jobs.lake.silver_tables import COORDINATES, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, TRANSACTION
 from spark_jobs.runtime.late_spark import F
 
@@ -37,12 +38,12 @@ def enrich(transactions: DataFrame, customers: DataFrame) -> DataFrame:
 
 def mask_name(name: Column) -> Column:
     """A name of which the first letter of each word stays and the rest are stars; words are split at blanks."""
-    return F.regexp_replace(name, r"(?<=[^ ])[^ ]", "*")
+    return F.regexp_replace(name, TO_BE_MASKED, "*")
 
 
 def mask_text(name: str | None) -> str | None:
     """`mask_name` in Python, for `explain`."""
-    return None if name is None else re.sub(r"(?<=[^ ])[^ ]", "*", name)
+    return None if name is None else re.sub(TO_BE_MASKED, "*", name)
 
 
 def _masked(made: Row) -> Row:

@@ -32,7 +32,7 @@ from tests.support.live_lake import live_session
 # be added here, or hold a fixed amount for each key of a bounded set.
 WATERMARKED = {"stateStoreSave", "sessionWindowStateStoreSaveExec", "symmetricHashJoin"}
 BOUNDED = {"alerts": {"transformWithStateInPandasExec"}}  # an entry an account (tests/unit/live/test_alert_rules.py: of how many rows)
-STATEFUL = [query for query in QUERIES if query not in LOOKUPS]
+STATEFUL = [query for query in QUERIES if query not in LOOKUPS and query.name != "district_transactions"]
 STEP, DAYS = 12, 3  # hours that a batch takes
 HOURS = (6, 7, 8, 14)  # of each day, at which each customer has a debit, and a credit 5 s later
 
@@ -100,7 +100,7 @@ def test_a_fixed_set_of_keys_holds_as_much_on_every_day(running: Running) -> Non
     for name, curve in running.held.items():
         assert len(curve) == 24 // STEP * DAYS, name
         assert curve[4:] == curve[2:4], name
-        assert min(curve) > 0, name
+        assert (min(curve) > 0) == (name != "district_transactions"), name
 
 
 def test_every_operator_forgets_by_the_watermark_and_keeps_changelogs(running: Running) -> None:

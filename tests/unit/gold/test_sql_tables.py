@@ -202,6 +202,12 @@ def test_a_cell_that_the_rows_do_not_make_is_found(tmp_path: Path, monkeypatch: 
     ("name", "change", "why"),
     [
         ("daily_totals", ("count(*)", "count_if(true)"), "DataFusion, which computes it here in place of Spark, does not run its SELECT"),
+        ("daily_totals", ("count(*)", "count(mask_name(type))"), "DataFusion, which computes it here in place of Spark, does not run its"),
+        (
+            "daily_totals",
+            ("from {transactions}", "from {transactions} cross join split_words(table(select '', '')) as w"),
+            "DataFusion, which computes it here in place of Spark, does not run its SELECT",
+        ),
         ("debit_share", ("all", "all"), "its SELECT reads another table of gold"),
     ],
 )
