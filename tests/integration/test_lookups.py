@@ -50,7 +50,7 @@ def test_what_postgres_knows_comes_back_in_types_of_the_table_by_at_most_so_many
     counted = "select count(*)::int, pg_sleep(0.01) from pg_stat_activity where application_name = 'ledger look-ups' and $1 > ''"
 
     async def run() -> None:
-        known, strange, unread = await ask_all(await client_of(url), "A00000001", "A99999999", "A\0")
+        known, strange, unread = await ask_all(await client_of(url, replace(LIMITS, in_flight=1)), "A00000001", "A99999999", "A\0")
         assert (known.status, known.row) == (FOUND, (18, "monthly", date(1993, 1, 5), CHANGED))
         assert (strange.status, strange.row, strange.cause) == (UNKNOWN, None, None)
         assert (unread.status, unread.row) == (ERROR, None)

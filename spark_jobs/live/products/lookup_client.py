@@ -180,6 +180,7 @@ async def postgres(source: Source, limits: Limits) -> Ask:
         min_size=0,
         max_size=limits.in_flight,
         max_inactive_connection_lifetime=_IDLE_SECONDS,
+        reset=_leave,
         server_settings=settings,
     )
 
@@ -194,6 +195,10 @@ async def postgres(source: Source, limits: Limits) -> Ask:
         return None if row is None else tuple(row)
 
     return ask
+
+
+async def _leave(_: asyncpg.Connection) -> None:
+    """A query that only reads leaves nothing to reset: asking Postgres to do so would take as long as the look-up."""
 
 
 @asynccontextmanager
