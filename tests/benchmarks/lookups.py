@@ -25,13 +25,14 @@ _SQL = "select district_id, frequency, creation_date, updated_at, pg_sleep({seco
 async def rate(url: str, in_flight: int, milliseconds: float, seconds: float = 5) -> float:
     """Look-ups a second, all of which find their key, measured over about so many seconds of waiting."""
     limits = Limits(in_flight=in_flight, cached=1, cache_seconds=0)
-    client = LookupClient(await postgres(Source(_SQL.format(seconds=milliseconds / 1000), url), limits), limits)
     keys = [f"A{number:08}" for number in range(1, ACCOUNTS + 1)]
-    await _all(client, keys[: 2 * in_flight])
-    count = min(ACCOUNTS, int(seconds * in_flight / (milliseconds / 1000)))
-    begun = time.perf_counter()
-    await _all(client, keys[:count])
-    return count / (time.perf_counter() - begun)
+    async with postgres(Source(_SQL.format(seconds=milliseconds / 1000), url), limits) as ask:
+        client = LookupClient(ask, limits)
+        await _all(client, keys[: 2 * in_flight])
+        count = min(ACCOUNTS, int(seconds * in_flight / (milliseconds / 1000)))
+        begun = time.perf_counter()
+        await _all(client, keys[:count])
+        return count / (time.perf_counter() - begun)
 
 
 async def _all(client: LookupClient, keys: Sequence[str]) -> None:

@@ -42,21 +42,25 @@ async def ask_all(client: LookupClient, *keys: str) -> list[Answer]:
     return [answer async for answer in client.look_up(keys, ordered=True)]
 
 
-async def client_of(url: str, limits: Limits = LIMITS, sql: str = lookups._SQL) -> LookupClient:
-    return LookupClient(await lookup_client.postgres(Source(sql, url), limits), limits)
+@asynccontextmanager
+async def client_of(url: str, limits: Limits = LIMITS, sql: str = lookups._SQL) -> AsyncIterator[LookupClient]:
+    async with lookup_client.postgres(Source(sql, url), limits) as ask:
+        yield LookupClient(ask, limits)
 
 
 def test_what_postgres_knows_comes_back_in_types_of_the_table_by_at_most_so_many_connections(url: str) -> None:
     counted = "select count(*)::int, pg_sleep(0.01) from pg_stat_activity where application_name = 'ledger look-ups' and $1 > ''"
 
     async def run() -> None:
-        known, strange, unread = await ask_all(await client_of(url), "A00000001", "A99999999", "A\0")
+        async with client_of(url) as client:
+            known, strange, unread = await ask_all(client, "A00000001", "A99999999", "A\0")
         assert (known.status, known.row) == (FOUND, (18, "monthly", date(1993, 1, 5), CHANGED))
         assert (strange.status, strange.row, strange.cause) == (UNKNOWN, None, None)
         assert (unread.status, unread.row) == (ERROR, None)
         assert "22021" in (unread.cause or "")
-        connections = await ask_all(await client_of(url, replace(LIMITS, in_flight=4), counted), *(str(key) for key in range(50)))
-        assert {answer.row[0] for answer in connections if answer.row} <= {2, 3, 4, 5}  # with that of the client above
+        async with client_of(url, replace(LIMITS, in_flight=4), counted) as client:
+            connections = await ask_all(client, *map(str, range(50)))
+        assert {answer.row[0] for answer in connections if answer.row} <= {1, 2, 3, 4}
         assert {answer.status for answer in connections} == {FOUND}
 
     asyncio.run(run())
@@ -71,7 +75,8 @@ def test_what_postgres_knows_comes_back_in_types_of_the_table_by_at_most_so_many
 )
 def test_a_query_that_does_not_do_is_an_error(url: str, sql: str, cause: str) -> None:
     async def run() -> list[Answer]:
-        return await ask_all(await client_of(url, replace(LIMITS, answer_seconds=0.2, attempts=1), sql), "a", "b")
+        async with client_of(url, replace(LIMITS, answer_seconds=0.2, attempts=1), sql) as client:
+            return await ask_all(client, "a", "b")
 
     assert [(answer.status, answer.cause) for answer in asyncio.run(run())] == [(ERROR, cause)] * 2
 
@@ -95,7 +100,8 @@ def test_a_server_that_takes_connections_and_says_nothing_costs_a_batch_seconds(
     async def run() -> tuple[list[Answer], float]:
         async with silence() as port:
             begun = asyncio.get_running_loop().time()
-            answers = await ask_all(await client_of(f"postgresql://ledger:x@127.0.0.1:{port}/ledger", limits), *map(str, range(1000)))
+            async with client_of(f"postgresql://ledger:x@127.0.0.1:{port}/ledger", limits) as client:
+                answers = await ask_all(client, *map(str, range(1000)))
             return answers, asyncio.get_running_loop().time() - begun
 
     answers, seconds = asyncio.run(run())
@@ -107,17 +113,17 @@ def test_a_server_that_takes_connections_and_says_nothing_costs_a_batch_seconds(
 
 def test_a_server_that_comes_back_is_used_again(home: Path, url: str) -> None:
     async def run() -> None:
-        client = await client_of(url)
-        assert (await ask_all(client, "A00000001"))[0].status == FOUND
-        await asyncio.to_thread(postgres.stop_gently, home)
-        away = await ask_all(client, *(f"A{number:08}" for number in range(1, 101)))
-        assert [answer.status for answer in away] == [FOUND] + [ERROR] * 99  # the first is kept
-        await asyncio.to_thread(start, home)
-        for _ in range(100):
-            if (back := await ask_all(client, "A00000002"))[0].status == FOUND:
-                break
-            await asyncio.sleep(0.1)
-        assert back[0].row == (18, "monthly", date(1993, 1, 5), CHANGED)
+        async with client_of(url) as client:
+            assert (await ask_all(client, "A00000001"))[0].status == FOUND
+            await asyncio.to_thread(postgres.stop_gently, home)
+            away = await ask_all(client, *(f"A{number:08}" for number in range(1, 101)))
+            assert [answer.status for answer in away] == [FOUND] + [ERROR] * 99  # the first is kept
+            await asyncio.to_thread(start, home)
+            for _ in range(100):
+                if (back := await ask_all(client, "A00000002"))[0].status == FOUND:
+                    break
+                await asyncio.sleep(0.1)
+            assert back[0].row == (18, "monthly", date(1993, 1, 5), CHANGED)
 
     asyncio.run(run())
 

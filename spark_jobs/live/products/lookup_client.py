@@ -147,7 +147,8 @@ class Session:
     def __init__(self, source: Source, limits: Limits) -> None:
         self._limits, self._loop = limits, asyncio.new_event_loop()
         Thread(target=self._loop.run_forever, name="look-ups", daemon=True).start()
-        self._client = LookupClient(self._run(postgres(source, limits)), limits)
+        self._pool = postgres(source, limits)  # open as long as the process lives
+        self._client = LookupClient(self._run(self._pool.__aenter__()), limits)
 
     def begin_batch(self) -> float:
         """The moment until which the look-ups of a batch that begins now are made."""
@@ -171,16 +172,17 @@ def session(source: Source, limits: Limits) -> Session:
     return Session(source, limits)
 
 
-async def postgres(source: Source, limits: Limits) -> Ask:
+@asynccontextmanager
+async def postgres(source: Source, limits: Limits) -> AsyncGenerator[Ask, None]:
     """A query of Postgres, by a pool of as many connections as may be in flight. Connects when it must; an idle connection is closed."""
-    settings = {"application_name": "ledger look-ups"}
-    pool = await asyncpg.create_pool(
+    pool = asyncpg.create_pool(
         source.url,
         **({"password": source.password} if source.password else {}),
         min_size=0,
         max_size=limits.in_flight,
         max_inactive_connection_lifetime=_IDLE_SECONDS,
-        server_settings=settings,
+        reset=_leave,
+        server_settings={"application_name": "ledger look-ups"},
     )
 
     async def ask(key: str) -> Row | None:
@@ -193,7 +195,12 @@ async def postgres(source: Source, limits: Limits) -> Ask:
             await pool.release(connection, timeout=_CANCEL_SECONDS)  # or else it waits for ever for a server that does not answer
         return None if row is None else tuple(row)
 
-    return ask
+    async with pool:
+        yield ask
+
+
+async def _leave(_: asyncpg.Connection) -> None:
+    """A query that only reads leaves nothing to reset: asking Postgres to do so would take as long as the look-up."""
 
 
 @asynccontextmanager
