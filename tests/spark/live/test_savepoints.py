@@ -58,7 +58,7 @@ def test_a_savepoint_brings_states_and_tables_back_whatever_kills_the_way(
     run_live(live, settings, both)
     assert rows(settings) == later
     assert not (places.root(settings) / "reset.json").exists()
-    assert places.unread_from(settings) == lake.version(settings, tables.LIVE_TRANSACTIONS) + 1
+    assert places.unread_from(settings, tables.LIVE_TRANSACTIONS) == lake.version(settings, tables.LIVE_TRANSACTIONS) + 1
 
 
 def test_a_savepoint_is_of_one_moment_or_is_not_made(live: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_savepoint_of_fewer_queries_is_restored_and_upkeep_does_not_hinder_one
     dropped = places.root(settings) / "no_more"
     (dropped / "1").mkdir(parents=True)
     (dropped / checkpoints.FILE).write_text('{"number": 1}')
-    assert places.unread_from(settings) == lake.version(settings, tables.LIVE_TRANSACTIONS) + 1
+    assert places.unread_from(settings, tables.LIVE_TRANSACTIONS) == lake.version(settings, tables.LIVE_TRANSACTIONS) + 1
 
 
 def test_a_savepoint_of_other_code_is_refused_with_what_helps(live: SparkSession, settings: Settings) -> None:
