@@ -27,8 +27,7 @@ _OUTPUT = (
     "alert_id string, kind string, account_id string, raised_ms bigint, found decimal(38,2), allowed decimal(38,2), "
     "caused_by array<struct<transaction_id: string, _topic: string, _partition: int, _offset: bigint>>"
 )
-_IN_ORDER = ["batch", "at", "topic", "partition", "offset"]
-_TAKEN = ("at", "transaction_id", "topic", "partition", "offset", "amount", "is_debit")
+_TAKEN = ("batch", "at", "topic", "partition", "offset", "transaction_id", "amount", "is_debit")  # the first five order the rows
 
 
 class Alerting(StatefulProcessor):
@@ -45,10 +44,9 @@ class Alerting(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """The rows of an account in a micro-batch; the alerts that they raise."""
         account, alerts = self._load(), list[Alert]()
-        parts = list(rows)
-        frame = (parts[0] if len(parts) == 1 else pd.concat(parts)).sort_values(_IN_ORDER)
-        for *values, is_debit in zip(*(frame[name].tolist() for name in _TAKEN), strict=True):
-            account, raised = take(account, Row(*values), is_debit, self._limits)
+        found = (row for frame in rows for row in zip(*(frame[name].tolist() for name in _TAKEN), strict=True))
+        for _, at, topic, partition, offset, transaction_id, amount, is_debit in sorted(found):
+            account, raised = take(account, Row(at, transaction_id, topic, partition, offset, amount), is_debit, self._limits)
             alerts += raised
         self._store(account)
         if alerts:
