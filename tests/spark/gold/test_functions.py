@@ -111,9 +111,6 @@ def test_results_have_the_types_that_the_page_names_and_nulls_stay_nulls(spark: 
     spark.sql(f"select account_id, cast(amount as decimal(18,2)) as amount, text, id from {given}").createOrReplaceTempView("given")
     try:
         quantiles = "select account_id, exact_quantiles(amount, array(0.5, null)), exact_quantiles(amount, null) from given group by all"
-        with pytest.raises(Exception, match="exact_quantiles"):
-            asked(spark, quantiles)
-        quantiles = quantiles.replace("null) from", "cast(null as array<double>)) from")
         assert sorted(asked(spark, quantiles), key=str) == [
             ("A1", [Decimal("1.50"), None], None),
             (None, [Decimal("7.00"), None], None),
