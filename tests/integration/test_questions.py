@@ -88,10 +88,10 @@ def test_the_form_of_a_backfill_says_what_to_leave_empty_and_how_many_days_it_ta
     page.get_by_test_id("trigger-dag-button").first.click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("Leave empty in a backfill.").first).to_be_visible()
-    dialog.get_by_text("Backfill", exact=True).first.click()
-    dates = dialog.locator("input[type='datetime-local']")
-    for place, day in ((0, "2013-01-05T00:00"), (1, "2013-01-07T00:00")):
-        dates.nth(place).fill(day)
+    dialog.get_by_text("Run this Dag for a range of dates").click()
+    dates = dialog.locator("input[type^='date']")
+    for place, day in ((0, "2013-01-05"), (1, "2013-01-07")):
+        dates.nth(place).fill(f"{day}T00:00" if dates.nth(place).get_attribute("type") == "datetime-local" else day)
         dates.nth(place).press("Tab")
     expect(dialog.get_by_text("3 runs will be triggered.")).to_be_visible()
     keep(page, "form-of-a-backfill")
