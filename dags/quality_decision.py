@@ -7,8 +7,8 @@ With no gate closed, every task is skipped and nothing changes.
 **When a task fails**
 
 - `ask`: the answer was not accepted: its reason is not one line of at most 1000 characters, or another table or expectation has closed
-  meanwhile. The task asks again within seconds, and says why: answer the new question. If another operator has decided meanwhile, the
-  task fails and names that decision.
+  meanwhile. `ask_again` starts another run within seconds, whose question says why: answer that one. If another operator has decided
+  meanwhile, the task names that decision, and nobody is asked again.
 - `decide`: exit code 5: a job held the tables for 10 minutes. A roll-back is recorded only while no job writes them, so nothing was
   recorded; the task is retried. A recorded decision is always carried out: the next job finishes an interrupted roll-back.
 - `start_medallion`: Airflow could not create the run: trigger `medallion` by hand, with `force`.
@@ -29,9 +29,9 @@ Without Airflow: `python -m spark_jobs.run decide release-anyway|roll-back|wait 
 from datetime import timedelta
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import dag
+from airflow.sdk import TriggerRule, dag
 
-from include.orchestration.decisions import DECISION_DAG, REASON, DecisionOperator, skip_when_waiting
+from include.orchestration.decisions import DECISION_DAG, REASON, AskForDecision, DecisionOperator, skip_when_waiting
 from include.orchestration.defaults import ON_REQUEST, about
 from include.orchestration.jobs import job
 
@@ -48,7 +48,7 @@ def quality_decision() -> None:
     ask = DecisionOperator(
         task_id="ask",
         params={"reason": REASON},
-        retries=1000,  # each try is an answer that was not accepted: the operator is asked again
+        retries=1000,  # of a process that died, or that Airflow took for dead: the same question again
         retry_delay=timedelta(seconds=1),
         max_retry_delay=timedelta(minutes=1),
         doc_md="Waits for an operator's answer in state *awaiting input*, without a process.",
@@ -67,7 +67,13 @@ def quality_decision() -> None:
         pre_execute=skip_when_waiting,
         doc_md="Starts a run of `medallion`, so that the release comes at once; skipped if the decision is to wait.",
     )
+    ask_again = AskForDecision(
+        task_id="ask_again",
+        trigger_rule=TriggerRule.ONE_FAILED,
+        doc_md="Starts another run of this DAG after an answer that could not count, which says why; skipped otherwise.",
+    )
     ask >> decide >> start_medallion
+    ask >> ask_again
 
 
 quality_decision()

@@ -4,7 +4,7 @@ The names of tables and expectations, and what a person wrote, are values here: 
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -55,32 +55,47 @@ def undecided(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [verdict for verdict in verdicts if verdict.decision is None]
 
 
-def decision_run_id(verdicts: Sequence[Verdict]) -> str:
-    """The run of `quality_decision` that asks about closed verdicts: named after run and moment of their newest cause, so one for each."""
+def decision_run_id(verdicts: Sequence[Verdict], decisions: Iterable[Decision] = ()) -> str:
+    """The run of `quality_decision` that asks about closed verdicts: named after run and moment of their newest cause, so one for each.
+
+    Of `decisions`, the answers that such a run was given and that could not count: after each, another run asks again.
+    """
     run_id, at = max((verdict.cause or (verdict.run_id, verdict.judged_at) for verdict in verdicts), key=lambda cause: (cause[1], cause[0]))
     run = re.sub(r"[^A-Za-z0-9_.~:+-]", "-", run_id)[:150]  # what Airflow takes, however the gate was run
-    return f"decision__{run}__{at:%Y%m%dT%H%M%S.%f}"
+    first = f"decision__{run}__{at:%Y%m%dT%H%M%S.%f}"
+    times = sum(each.layer == UNUSED and f"{each.run_id}__".startswith(f"{first}__") for each in decisions)
+    return f"{first}__{times + 1}" if times else first
 
 
-def waits_for(verdicts: Sequence[Verdict]) -> str:
+def uncounted(verdicts: Sequence[Verdict], decisions: Iterable[Decision]) -> list[Decision]:
+    """The answers that could not count, given since the first of these verdicts was recorded; in the order of `decisions`."""
+    since = min((verdict.judged_at for verdict in verdicts), default=None)
+    return [each for each in decisions if each.layer == UNUSED and since and each.decided_at >= since]
+
+
+def waits_for(verdicts: Sequence[Verdict], decisions: Iterable[Decision] = ()) -> str:
     """What has to happen before the pipeline continues; the person who decided to wait is named by `closed_line` beside it."""
     if asked := undecided(verdicts):
-        return f"waiting for the decision in run {decision_run_id(asked)} of the DAG {DECISION_DAG} (Airflow: Required Actions)"
+        return f"waiting for the decision in run {decision_run_id(asked, decisions)} of the DAG {DECISION_DAG} (Airflow: Required Actions)"
     return f"waiting, as was decided, until the gate is judged again or the DAG {DECISION_DAG} is triggered again"
 
 
 class AskForDecision(TriggerDagRunOperator):
-    """Triggers `quality_decision` once for each cause; skipped when no gate is closed or a run has asked about it before."""
+    """Triggers `quality_decision` once for each cause, and after each answer that could not count; skipped when nothing is to be asked.
+
+    Airflow keeps the text of a question for every try of its task. So what is asked again is asked by another run.
+    """
 
     def __init__(self, **operator_args: Any) -> None:
         super().__init__(trigger_dag_id=DECISION_DAG, skip_when_already_exists=True, **operator_args)
 
     def execute(self, context: Context) -> None:
         """Find out whether there is something to decide, by the record: a gate task that merely broke asks nobody."""
-        verdicts = undecided(open_verdicts(read_settings()))
+        settings = read_settings()
+        verdicts = undecided(open_verdicts(settings))
         if not verdicts:
             raise AirflowSkipException("no gate is closed that nobody has decided about: nobody is asked")
-        self.trigger_run_id = decision_run_id(verdicts)
+        self.trigger_run_id = decision_run_id(verdicts, read_decisions(settings))
         self.log.info("Asking in run %s of %s.", self.trigger_run_id, DECISION_DAG)
         super().execute(context)
 
@@ -89,7 +104,7 @@ class DecisionOperator(HITLOperator):
     """Asks an operator about the gates that are closed now. Returns choice, who and why; skipped when none is closed.
 
     An answer counts if every gate that is closed now was asked about: the same tables, versions, batches and expectations, whichever run
-    judged them. One that does not count is kept in control.decisions, and the task's next try says why in its question.
+    judged them. One that does not count is kept in control.decisions, and the next question, of another run, says why.
     """
 
     def __init__(self, **operator_args: Any) -> None:
@@ -108,7 +123,7 @@ class DecisionOperator(HITLOperator):
         gates = " and ".join(sorted({verdict.layer for verdict in verdicts}))
         self.subject = f"Gate {gates} closed: release anyway, roll back or wait?"
         release = latest_release(settings)
-        unused = [each for each in read_decisions(settings) if each.layer == UNUSED and each.run_id == context.get("run_id")]
+        unused = uncounted(verdicts, read_decisions(settings))
         self.body = question(verdicts, release.release_id if release else None, ti.log_url.split("/dags/")[0], unused[:1])
         return super().execute(context)
 
@@ -121,7 +136,7 @@ class DecisionOperator(HITLOperator):
             answer = read_answer(event)
         except AirflowException as error:
             keep_unused(settings, "an answer", str((event.get("responded_by_user") or {}).get("name")), str(error), run_id)
-            raise
+            raise AirflowFailException(str(error)) from None
         verdicts = open_verdicts(settings)
         asked = set(context["ti"].xcom_pull(task_ids=self.task_id, key="asked") or ())
         if verdicts and asked >= {verdict.judged for verdict in verdicts}:
@@ -133,7 +148,7 @@ class DecisionOperator(HITLOperator):
         keep_unused(settings, answer["choice"], answer["who"], f"{answer['why']} (not carried out: {because})", run_id)
         refused = f"the answer of {answer['who']}, {answer['choice']}, was not carried out: {because}"
         if verdicts:
-            raise AirflowException(f"{refused}: read the new question and answer again")
+            raise AirflowFailException(f"{refused}: read the new question and answer again")
         if decided:
             raise AirflowFailException(f"{NOTHING_CLOSED} any more; {refused}; trigger {DECISION_DAG} to roll back nevertheless")
         raise AirflowSkipException(f"{NOTHING_CLOSED} any more; {refused}")

@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.decisions import open_verdicts, waits_for
 from include.orchestration.pages import with_pages
+from spark_jobs.control.verdicts import read_decisions
 from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ def has_new_batches(force: bool, ti: Any = None) -> bool:
 
     settings = read_settings()
     if verdicts := open_verdicts(settings):
-        raise AirflowFailException(with_pages(f"{waits_for(verdicts)}: {closed_line(verdicts)}", ti))
+        raise AirflowFailException(with_pages(f"{waits_for(verdicts, read_decisions(settings))}: {closed_line(verdicts)}", ti))
     if force:
         log.info("Forced: every step runs, new batches or not.")
         return True
@@ -80,7 +81,7 @@ def refuse_stale_release(now: datetime) -> None:
         return
     newest = f"release {release.release_id} of {release.released_at:%Y-%m-%dT%H:%MZ}" if release else "no release at all"
     verdicts = open_verdicts(settings)
-    reason = waits_for(verdicts) if verdicts else "see the last runs of the DAG medallion; is it switched on?"
+    reason = waits_for(verdicts, read_decisions(settings)) if verdicts else "see the last runs of the DAG medallion; is it switched on?"
     raise AirflowFailException(
         f"the release is stale: found {newest}, and for {_minutes(waited)} minutes rows in bronze that it lacks; "
         f"expected a release within {_minutes(limit)} minutes: {reason}"

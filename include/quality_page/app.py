@@ -21,7 +21,7 @@ from include.quality_page import audits, cards, charts, decisions, explained, li
 from include.quality_page.measures import Measures, measure
 from include.quality_page.parameters import Chosen, GoldName, PageNumber, ReleaseNumber
 from include.quality_page.reading import Warehouse
-from include.quality_page.status import read_decisions, read_status
+from include.quality_page.status import read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE, BY_NAME
 from spark_jobs.runtime import progress
@@ -142,7 +142,6 @@ def decided(request: Request) -> Response:
     """What waits for a decision, with its evidence and what each choice would do; and what was decided before."""
     warehouse = _open()
     status = read_status(warehouse) if warehouse else None
-    log = read_decisions(warehouse) if warehouse else []
     return _page(
         request,
         "decisions.html",
@@ -150,8 +149,7 @@ def decided(request: Request) -> Response:
         status=status,
         found=decisions.evidence(warehouse, status.open) if warehouse and status else [],
         effects=decisions.effects(warehouse, status) if warehouse and status else None,
-        unused=decisions.unused(log, status) if status else [],
-        log=log[:DECISIONS_SHOWN],
+        log=status.decisions[:DECISIONS_SHOWN] if status else [],
     )
 
 

@@ -9,7 +9,7 @@ from include.quality_page import quarantine, rebuilt
 from include.quality_page.reading import Row, Warehouse
 from include.quality_page.status import Status
 from include.quality_page.words import counted, share
-from spark_jobs.control.verdicts import UNUSED, Decision, Verdict
+from spark_jobs.control.verdicts import Verdict
 from spark_jobs.lake.tables import BATCHES, Table
 
 WORST, EXAMPLES = 5, 3
@@ -91,12 +91,6 @@ def evidence(warehouse: Warehouse, verdicts: Iterable[Verdict]) -> list[Evidence
         worst, examples = _records(warehouse, verdict, facts["quarantined"]) if is_new and facts["quarantined"] else ((), ())
         found.append(Evidence(verdict, _in_quarantine(verdict, facts), worst, examples))
     return found
-
-
-def unused(log: Iterable[Decision], status: Status) -> list[Decision]:
-    """Answers to what is asked now that could not count, newest first; each says why. They are younger than what was judged first."""
-    asked = min((verdict.judged_at for verdict in status.asked), default=None)
-    return [each for each in log if each.layer == UNUSED and asked and each.decided_at >= asked]
 
 
 def effects(warehouse: Warehouse, status: Status) -> Effects | None:

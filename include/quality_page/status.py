@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from include.orchestration.decisions import DECISION_DAG, decision_run_id, undecided
+from include.orchestration.decisions import DECISION_DAG, decision_run_id, uncounted, undecided
 from include.quality_page.reading import Row, Warehouse
 from spark_jobs.control.verdicts import WAIT, Decision, Verdict, with_causes
 from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, QUALITY_RESULTS, RELEASES
@@ -36,7 +36,8 @@ class Release:
 class Status:
     """The state of the pipeline at `now`. `open` are closed verdicts that stop it; `held` counts bronze records beyond the release.
 
-    `judged` counts the tables that gates have judged. What tables that are `unreadable` say is not known, and must not look well.
+    `judged` counts the tables that gates have judged; `decisions` are those of people, newest first. What tables that are `unreadable`
+    say is not known, and must not look well.
     """
 
     now: datetime
@@ -45,6 +46,12 @@ class Status:
     held: dict[str, int]
     judged: int
     unreadable: frozenset[str]
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def uncounted(self) -> list[Decision]:
+        """The answers to what is asked now that could not count, newest first; each says why."""
+        return uncounted(self.asked, self.decisions)
 
     @property
     def are_gates_known(self) -> bool:
@@ -75,7 +82,7 @@ class Status:
     def answer_path(self) -> str:
         """Where Airflow takes the answer, below its address: the open question, or the DAG to be triggered."""
         if self.asked and "__" in self.asked[0].run_id:  # a run of Airflow's, which asks by itself
-            return f"dags/{DECISION_DAG}/runs/{decision_run_id(self.asked).replace('+', '%2B')}/tasks/ask/required_actions"
+            return f"dags/{DECISION_DAG}/runs/{decision_run_id(self.asked, self.decisions).replace('+', '%2B')}/tasks/ask/required_actions"
         return f"dags/{DECISION_DAG}"
 
     @property
@@ -98,6 +105,7 @@ def read_status(warehouse: Warehouse, now: datetime | None = None) -> Status:
         held=held,
         judged=len(newest),
         unreadable=frozenset(warehouse.unreadable),
+        decisions=tuple(decisions),
     )
 
 

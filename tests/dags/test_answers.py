@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskAwaitingInput
+from airflow.providers.common.compat.sdk import DagRunTriggerException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
 from spark_jobs import control
 from spark_jobs.control.verdicts import closed_verdicts
@@ -43,13 +45,12 @@ def test_an_answer_to_another_question_is_kept_and_the_next_question_says_why(
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **detail: told.append(detail))
     judge(settings)
     judge(settings, table="silver.accounts", at=NOW + timedelta(seconds=1))
-    with pytest.raises(AirflowException, match=r"answer of ada, wait, was not carried out: silver\.accounts version 3") as failure:
+    with pytest.raises(AirflowFailException, match=r"answer of ada, wait, was not carried out: silver\.accounts version 3"):
         ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event())
-    assert not isinstance(failure.value, AirflowFailException)  # so it is asked again
     (kept,) = control.read(settings, DECISIONS).to_pylist()
     assert (kept["choice"], kept["who"]) == ("wait (unused answer)", "ada")
     with pytest.raises(TaskAwaitingInput):
-        ask(dag_bag).execute(TaskInstance().context(run_id=DECISION))
+        ask(dag_bag).execute(TaskInstance().context(run_id="another"))  # Airflow keeps the text of a question over all tries of its task
     for part in ("**Asked again.** `ada` answered `wait", "the bank confirmed it", "silver.accounts version 3", "closed too"):
         assert part in told[0]["body"]
     assert [verdict.decision for verdict in closed_verdicts(settings, "silver")] == [None, None]  # it decided nothing
@@ -74,8 +75,25 @@ def test_an_answer_that_nobody_needs_any_more_is_kept(settings: Settings, dag_ba
 
 def test_an_answer_without_a_reason_is_told_in_the_next_question(settings: Settings, dag_bag: DagBag) -> None:
     judge(settings)
-    with pytest.raises(AirflowException, match="answer of ada was not taken"):
+    with pytest.raises(AirflowFailException, match="answer of ada was not taken"):
         ask(dag_bag).execute_complete(asked().context(run_id=DECISION), event(why=""))
     (kept,) = control.read(settings, DECISIONS).to_pylist()
     assert (kept["who"], kept["run_id"]) == ("ada", DECISION)
     assert "reason" in kept["why"]
+    assert asked_again_in(dag_bag) == f"{DECISION}__2"
+    with pytest.raises(AirflowFailException):
+        ask(dag_bag).execute_complete(asked().context(run_id=f"{DECISION}__2"), event(why=""))
+    assert asked_again_in(dag_bag) == f"{DECISION}__3"
+    judge(settings, success=True, at=NOW + timedelta(minutes=1))
+    with pytest.raises(AirflowSkipException, match="nobody is asked"):
+        asked_again_in(dag_bag)
+
+
+def asked_again_in(dag_bag: DagBag) -> str:
+    """The run that the task after a failed question triggers."""
+    task: Any = dag_bag.dags["quality_decision"].get_task("ask_again")
+    assert (task.upstream_task_ids, task.trigger_rule) == ({"ask"}, "one_failed")
+    with pytest.raises(DagRunTriggerException) as triggered:
+        task.execute(TaskInstance().context(run_id=DECISION))
+    assert triggered.value.trigger_dag_id == "quality_decision"
+    return str(triggered.value.dag_run_id)

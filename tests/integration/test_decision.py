@@ -66,7 +66,12 @@ def test_an_operator_waits_and_then_releases_anyway(
     await_question(settings, api, asked)
     answer(page, "wait", "the bank looks into it", "decision-wait")
     assert api.wait_for_run("quality_decision", asked, RUN_SECONDS) == "success"
-    assert states(api, "quality_decision", asked) == {"ask": "success", "decide": "success", "start_medallion": "skipped"}
+    assert states(api, "quality_decision", asked) == {
+        "ask": "success",
+        "decide": "success",
+        "start_medallion": "skipped",
+        "ask_again": "skipped",
+    }
     assert newest_decision(settings) == ("wait", airflow.USER, "the bank looks into it", closed)
     rows = content(settings)
 

@@ -42,11 +42,15 @@ def page(settings: Settings, api: AirflowApi) -> Iterator[Page]:
 def test_a_question_that_is_asked_again_says_why_the_answer_did_not_count(settings: Settings, api: AirflowApi, page: Page) -> None:
     judge(settings, run_id=LIVE, at=datetime.now(UTC))
     asked = api.trigger(DAG)
-    await_question(settings.home, api, asked, 1)
+    await_question(settings.home, api, asked)
     judge(settings, run_id=LIVE, at=datetime.now(UTC) + timedelta(seconds=1), table="silver.accounts")
     answer(page, asked, "release anyway", "the bank has confirmed them")
-    await_question(settings.home, api, asked, 2)
-    open_question(page, asked)
+    assert api.wait_for_run(DAG, asked, RUN_SECONDS) == "failed"
+    await_that(lambda: api.runs(DAG)[0] != asked)
+    next_run = api.runs(DAG)[0]
+    assert next_run.startswith(f"decision__{LIVE}__")
+    await_question(settings.home, api, next_run)
+    open_question(page, next_run)
     again = page.get_by_text("Asked again.").locator("xpath=..")
     for part in (airflow.USER, "release anyway", "the bank has confirmed them", "silver.accounts version 3", "closed too"):
         expect(again).to_contain_text(part)
@@ -55,9 +59,10 @@ def test_a_question_that_is_asked_again_says_why_the_answer_did_not_count(settin
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="Decide").click()
     expect(frame.get_by_text("did not count")).to_contain_text("silver.accounts version 3")
+    expect(frame.get_by_role("link", name="Answer in Airflow")).to_have_attribute("href", re.compile(f"/{DAG}/runs/{next_run}/"))
     keep(page, "question-asked-again-on-the-page")
-    answer(page, asked, "wait", "we look into both")
-    assert api.wait_for_run(DAG, asked, RUN_SECONDS) == "success"
+    answer(page, next_run, "wait", "we look into both")
+    assert api.wait_for_run(DAG, next_run, RUN_SECONDS) == "success"
     newest = max(control.read(settings, DECISIONS).to_pylist(), key=lambda row: row["decided_at"])
     assert (newest["choice"], newest["why"]) == ("wait", "we look into both")
 
@@ -65,7 +70,7 @@ def test_a_question_that_is_asked_again_says_why_the_answer_did_not_count(settin
 def test_a_question_of_a_backfill_has_what_was_found_and_leads_to_its_run(settings: Settings, api: AirflowApi, page: Page) -> None:
     judge(settings, run_id=BACKFILL, at=datetime.now(UTC))
     asked = api.trigger(DAG)
-    await_question(settings.home, api, asked, 1)
+    await_question(settings.home, api, asked)
     open_question(page, asked)
     row = page.get_by_role("row").filter(has_text="unique_ids")
     expect(row).to_contain_text("at most 0")
@@ -83,20 +88,20 @@ def test_the_form_of_a_backfill_says_what_to_leave_empty_and_how_many_days_it_ta
     page.get_by_test_id("trigger-dag-button").first.click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("Leave empty in a backfill.").first).to_be_visible()
-    dialog.get_by_text("Backfill", exact=True).first.click()
-    dates = dialog.locator("input[type='datetime-local']")
-    for place, day in ((0, "2013-01-05T00:00"), (1, "2013-01-07T00:00")):
-        dates.nth(place).fill(day)
+    dialog.get_by_text("Run this Dag for a range of dates").click()
+    dates = dialog.locator("input[type^='date']")
+    for place, day in ((0, "2013-01-05"), (1, "2013-01-07")):
+        dates.nth(place).fill(f"{day}T00:00" if dates.nth(place).get_attribute("type") == "datetime-local" else day)
         dates.nth(place).press("Tab")
     expect(dialog.get_by_text("3 runs will be triggered.")).to_be_visible()
     keep(page, "form-of-a-backfill")
 
 
-def await_question(home: Path, api: AirflowApi, run_id: str, times: int) -> None:
-    """Return when somebody is asked for the n-th time, and Airflow's scheduler knows that the process that asks has ended."""
+def await_question(home: Path, api: AirflowApi, run_id: str) -> None:
+    """Return when somebody is asked, and Airflow's scheduler knows that the process that asks has ended."""
     noticed = re.compile(rf"Received executor event with state success .*task_id='ask', run_id='{re.escape(run_id)}'")
     scheduler = home / "stack" / "airflow" / "airflow-scheduler.log"
-    await_that(lambda: len(noticed.findall(scheduler.read_text(errors="replace"))) >= times)
+    await_that(lambda: noticed.search(scheduler.read_text(errors="replace")))
     await_that(lambda: api.task_states(DAG, run_id)["ask"] == "awaiting_input")
 
 
