@@ -7,15 +7,16 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import sinks, sources, tables
-from spark_jobs.live import places, savepoints, state_job, upgrade
+from spark_jobs.live import application, places, savepoints, state_job, upgrade
 from spark_jobs.live.products.lookups import LOOKUPS, look_up_accounts
 from spark_jobs.live.queries import switched_on
-from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake
 from tests.support.live_lake import DAILY, arrive, fingerprint_of, live_session, run_live
@@ -153,3 +154,10 @@ def test_look_ups_that_are_switched_off_hold_nothing_back(live: SparkSession, tm
     assert ids(on) == ([], [])
     run_live(live, on, QUERIES)
     assert sorted(ids(on)[0]) == ids(on)[1] == ["1a", "1b", "1c", "2a", "2b", "2c"]
+
+
+def test_look_ups_without_a_postgres_are_refused_at_start(tmp_path: Path) -> None:
+    settings, nothing = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_LIVE_LOOKUPS": "on"}), Any
+    with pytest.raises(SettingsError, match="no Postgres: LEDGER_POSTGRES_URL is not set"):
+        application.run(nothing, settings, application.Start(True, ""), nothing, nothing)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
