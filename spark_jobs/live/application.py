@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.live import fingerprint, running, upgrade
+from spark_jobs.live import fingerprint, places, running, upgrade
 from spark_jobs.live.publications import PUBLICATIONS
 from spark_jobs.live.publishing import Publishing
 from spark_jobs.live.queries import switched_on
@@ -44,7 +44,9 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     heart.beat(jvm=identify(jvm_of(spark)))
     stages = running.stages(spark, settings, switched_on(settings), available_now=start.available_now)
     if settings.live_topics:
-        stages.append([Publishing(settings, of, available_now=start.available_now) for of in PUBLICATIONS])
+        stages.append(
+            [Publishing(settings, of, available_now=start.available_now) for of in PUBLICATIONS if places.is_on(settings, of.table)]
+        )
     every = [query for stage in stages for query in stage]
 
     def report(is_stopping: bool) -> None:

@@ -1,13 +1,16 @@
 """What live tables are published as: each row of a table as a record of a topic. How that is done once is in outbox.py."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from deltalake import DeltaTable
+
+from spark_jobs import control
 from spark_jobs.kafka.messages import EPOCH, MILLISECOND, NULL, format_time, quoted, quoted_or_null
 from spark_jobs.kafka.topics import ALERTS as ALERTS_TOPIC, CREDITS, DEBITS, KafkaTopic
-from spark_jobs.lake.tables import LIVE_ALERTS, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.tables import LIVE_ALERTS, LIVE_LOOKUP_ERRORS, LIVE_TRANSACTIONS, Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.live import checkpoints
 from spark_jobs.live.products import alerts
@@ -63,32 +66,25 @@ def transaction(row: Row) -> Message:
 
 def alert(row: Row) -> Message:
     """A row of gold.live_alerts, with the rows that caused it and their Kafka records."""
-    causes = [
-        _object(
-            {
-                "transactionId": quoted(cause["transaction_id"]),
-                "topic": quoted(cause["_topic"]),
-                "partition": str(cause["_partition"]),
-                "offset": str(cause["_offset"]),
-            }
-        )
-        for cause in row["caused_by"]
-    ]
-    fields = {
-        "alertId": quoted(row["alert_id"]),
-        "kind": quoted(row["kind"]),
-        "accountId": quoted(row["account_id"]),
-        **_time("raisedAt", row["raised_at"]),
-        "found": _number(row["found"]),
-        "allowed": _number(row["allowed"]),
-        "causedBy": f"[{','.join(causes)}]",
-    }
-    return Message(ALERTS_TOPIC.name, row["alert_id"], _object(fields), {})
+    more = {"found": _number(row["found"]), "allowed": _number(row["allowed"])}
+    return _alert(row, row["raised_at"], more, row["caused_by"])
+
+
+def lookup_error(row: Row) -> Message:
+    """A row of gold.live_lookup_errors as an alert, with its cause in place of what was found and allowed."""
+    return _alert(row, row["event_at"], {"cause": quoted(row["cause"])}, [row])
 
 
 def _alerts_ready(settings: Settings) -> int | None:
     generation = checkpoints.read(settings, alerts.QUERY)
     return applied(settings, LIVE_ALERTS, generation.application) if generation else None
+
+
+def _errors_ready(settings: Settings) -> int | None:
+    """Whole batches of bronze go through both queries of the look-ups: what the table has of a batch is all of it."""
+    newest = control.query(DeltaTable(str(LIVE_LOOKUP_ERRORS.path(settings))), "select max(_batch) as newest from t")
+    batch: int | None = newest["newest"][0].as_py()
+    return batch
 
 
 TRANSACTIONS = Publication(
@@ -111,7 +107,34 @@ ALERTS = Publication(
     where="not is_silenced",
     by_key=True,  # after a restored savepoint they are raised again, perhaps in other batches, with the same ids
 )
-PUBLICATIONS = (TRANSACTIONS, ALERTS)
+LOOKUP_ERRORS = Publication(
+    name="topic_lookup_errors",
+    table=LIVE_LOOKUP_ERRORS,
+    topics=(ALERTS_TOPIC,),
+    batch="_batch",
+    order="_topic, _partition, _offset",
+    to_message=lookup_error,
+    ready=_errors_ready,
+    by_key=True,  # look-ups that are made again may fail for other rows of the same batches
+)
+PUBLICATIONS = (TRANSACTIONS, ALERTS, LOOKUP_ERRORS)
+
+
+def _alert(row: Row, raised_at: Any, more: Mapping[str, str], caused_by: Iterable[Row]) -> Message:
+    causes = [
+        _object(
+            {
+                "transactionId": quoted(cause["transaction_id"]),
+                "topic": quoted(cause["_topic"]),
+                "partition": str(cause["_partition"]),
+                "offset": str(cause["_offset"]),
+            }
+        )
+        for cause in caused_by
+    ]
+    ids = {"alertId": quoted(row["alert_id"]), "kind": quoted(row["kind"]), "accountId": quoted(row["account_id"])}
+    fields = {**ids, **_time("raisedAt", raised_at), **more, "causedBy": f"[{','.join(causes)}]"}
+    return Message(ALERTS_TOPIC.name, row["alert_id"], _object(fields), {})
 
 
 def _time(name: str, time: Any) -> dict[str, str]:

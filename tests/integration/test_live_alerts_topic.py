@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.kafka.topics import ALERTS as TOPIC
-from spark_jobs.lake.tables import LIVE_ALERTS, ensure_tables
+from spark_jobs.lake.tables import LIVE_ALERTS, LIVE_LOOKUP_ERRORS, ensure_tables
 from spark_jobs.live import outbox
 from spark_jobs.live.outbox import Outbox
-from spark_jobs.live.publications import ALERTS
+from spark_jobs.live.publications import ALERTS, LOOKUP_ERRORS
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.brokers import running_broker
 from tests.support.ledger import Ledger
@@ -38,7 +38,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def settings(tmp_path: Path, bootstrap: str) -> Settings:
     found = read_settings({"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_KAFKA_BOOTSTRAP": bootstrap})
-    ensure_tables(found, [LIVE_ALERTS])
+    ensure_tables(found, [LIVE_ALERTS, LIVE_LOOKUP_ERRORS])
     return found
 
 
@@ -112,6 +112,42 @@ def test_alerts_are_published_once_over_crashes_and_when_they_are_raised_again(
         "found": Decimal("50000.10"),
         "allowed": Decimal("50000.00"),
         "causedBy": [{"transactionId": "T1", "topic": "transactions", "partition": 3, "offset": 7}],
+    }
+
+
+def test_a_look_up_without_an_answer_is_an_alert_once(settings: Settings, bootstrap: str) -> None:
+    """Look-ups that are made again fail for another row of the same batch, too."""
+
+    def fail(*offsets: int, mode: Any = "append") -> None:
+        schema = pa.schema(LIVE_LOOKUP_ERRORS.delta_schema().to_arrow())
+        common = {"kind": "lookup_error", "event_at": NOON, "account_id": "A1", "cause": "TimeoutError", "looked_up_at": NOON, "_batch": 7}
+        rows = [
+            common
+            | {"alert_id": f"lookup_error/transactions/0/{offset}", "transaction_id": f"T{offset}"}
+            | {"customer_id": "C1", "_topic": "transactions", "_partition": 0, "_offset": offset}
+            for offset in offsets
+        ]
+        write_deltalake(DeltaTable(str(LIVE_LOOKUP_ERRORS.path(settings))), pa.Table.from_pylist(rows, schema), mode=mode)
+
+    def publish() -> int:
+        upto = LOOKUP_ERRORS.ready(settings)
+        return 0 if upto is None else Outbox(settings, LOOKUP_ERRORS).publish(upto)
+
+    assert publish() == 0
+    fail(1, 2)
+    assert (publish(), publish()) == (2, 0)
+    fail(2, 3, mode="overwrite")
+    assert publish() == 1
+    found = [message for message in read(bootstrap) if message["kind"] == "lookup_error"]
+    assert [message["alertId"][-1] for message in found] == ["1", "2", "3"]
+    assert found[0] == {
+        "alertId": "lookup_error/transactions/0/1",
+        "kind": "lookup_error",
+        "accountId": "A1",
+        "raisedAt": 1704110400000,
+        "raisedAtFormatted": "2024-01-01 12:00:00.000",
+        "cause": "TimeoutError",
+        "causedBy": [{"transactionId": "T1", "topic": "transactions", "partition": 0, "offset": 1}],
     }
 
 
