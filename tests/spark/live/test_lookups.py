@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -156,8 +155,8 @@ def test_look_ups_that_are_switched_off_hold_nothing_back(live: SparkSession, tm
     assert sorted(ids(on)[0]) == ids(on)[1] == ["1a", "1b", "1c", "2a", "2b", "2c"]
 
 
-def test_look_ups_without_a_postgres_are_refused_at_start(tmp_path: Path) -> None:
-    settings, nothing = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_LIVE_LOOKUPS": "on"}), Any
+def test_look_ups_without_a_postgres_are_refused_at_start(spark: SparkSession, tmp_path: Path) -> None:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_LIVE_LOOKUPS": "on"})
     with pytest.raises(SettingsError, match="no Postgres: LEDGER_POSTGRES_URL is not set"):
-        application.run(nothing, settings, application.Start(True, ""), nothing, nothing)  # type: ignore[arg-type]
+        application.refuse(spark, settings)
     assert list(tmp_path.iterdir()) == []
