@@ -65,7 +65,7 @@ def test_a_bar_is_a_run_and_its_parts_stand_on_each_other() -> None:
     assert [bar.run_id for bar in volume.bars] == ["run 1", "run 2"]
     assert volume.bars[0].parts == (("one", 25.0, 75.0), ("two", 0.0, 25.0))
     assert volume.bars[1].parts == (("one", 75.0, 25.0),)
-    assert volume.bars[0].says == "2026-03-01 01:36 UTC: transactions 60, accounts 20"
+    assert volume.bars[0].says == "2026-03-01 01:36 UTC: 80 records: transactions 60, 75 %; accounts 20, 25 %"
     assert volume.places == charts.FEWEST  # one run is one slim bar
     many = charts.draw(Measures([run(at, transactions=1) for at in range(100)], Counter()))[0]
     assert (many.places, len(many.bars), many.first, many.last) == (100, 100, "2026-03-01 01:35 UTC", "2026-03-01 03:14 UTC")
