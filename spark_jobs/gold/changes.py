@@ -12,7 +12,7 @@ from spark_jobs.gold.held import hold
 from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
 from spark_jobs.lake import ranges
 
-_MOST_BROADCAST = 50_000
+_MOST_BROADCAST = 20_000
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
-MOST_ROWS = 300_000  # that are held in memory
+MOST_ROWS = 100_000  # that are held in memory
 MOST_BYTES = 32 * 2**20  # of a table's files: where it has more, Delta marks rows as removed, which delta-rs cannot
 _PLAIN_WRITER = 4  # the version of Delta's protocol with change feeds, which delta-rs writes, and without deletion vectors
 _PAGE_ROWS = 1000
