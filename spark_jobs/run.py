@@ -25,9 +25,9 @@ from spark_jobs.commands.live import (
     run_state,
     run_upgrade,
 )
+from spark_jobs.commands.maintenance import run_maintenance
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
-from spark_jobs.commands.upkeep import run_maintenance
 from spark_jobs.runtime import engine, private, progress
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.masking import MaskingFormatter

@@ -25,7 +25,7 @@ ONE_AT_A_TIME = _ONE_AT_A_TIME | {"start_date": START}
 # DAGs that people trigger to steer others have no schedule. They are never paused: an operator must not have to find a switch before
 # they can stop something, or decide.
 ON_REQUEST = ONE_AT_A_TIME | {"is_paused_upon_creation": False}
-# Upkeep and checks, which run from the start. With a start date, the run before the moment they are first seen would begin at once.
+# Maintenance and checks, which run from the start. With a start date, the run before the moment they are first seen would begin at once.
 ON_SCHEDULE = _ONE_AT_A_TIME | {"is_paused_upon_creation": False, "allowed_run_types": NO_BACKFILL}
 
 

@@ -38,7 +38,7 @@ class Start:
     obeyed: str
 
 
-def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.SideWork) -> None:
+def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, maintenance: run_loop.SideWork) -> None:
     """Ingest topics until asked to stop (SIGTERM, SIGINT, `run ingestion stop`), or until all that is there now was read.
 
     A stop ends after the current batch, if that takes no longer than two minutes; one that is cut short is repeated at the next
@@ -54,13 +54,13 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     def report(is_stopping: bool) -> None:
         _report(streams, watcher, heart, STOPPING if is_stopping else RUNNING)
         if not is_stopping:
-            upkeep.serve()
+            maintenance.serve()
 
     try:
         is_all = run_loop.run(streams, report, lambda: desired_state.read_wanted(settings, INGESTION).number != start.obeyed)
     finally:
         watcher.end()
-        upkeep.finish()
+        maintenance.finish()
     if failed := [stream for stream in streams if available_now and stream.error]:
         raise LedgerError(f"ingestion stopped: {line_with_cause(failed[0].error or LedgerError())}") from failed[0].error
     log.info("bronze stopped%s", ": all that was there is ingested" if is_all else " on request")

@@ -21,7 +21,7 @@ log = logging.getLogger("ledger")
 def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     """Kafka to bronze. Another bronze application on the same tables is refused at once."""
     from spark_jobs.bronze import ingest, offsets, resume_state
-    from spark_jobs.upkeep.requests import Upkeep
+    from spark_jobs.maintenance.requests import Maintenance
 
     obeyed = desired_state.read_wanted(settings, INGESTION).number if options.obeying is None else options.obeying
     offsets.check_start(options.starting_offsets)
@@ -34,7 +34,7 @@ def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     with ready(settings, options, _wants(chosen), lock) as heart:
         spark = start_session(settings, "ledger bronze", bronze_conf())
         start = ingest.Start(tuple(chosen), options.available_now, options.starting_offsets, obeyed)
-        ingest.run(spark, settings, start, heart, Upkeep(spark, settings, start.tables))
+        ingest.run(spark, settings, start, heart, Maintenance(spark, settings, start.tables))
 
 
 def run_ingestion(settings: Settings, options: argparse.Namespace) -> None:

@@ -94,7 +94,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
     """
     from spark_jobs.live import application, checkpoints
     from spark_jobs.live.queries import BY_NAME, INTAKE
-    from spark_jobs.upkeep.requests import Upkeep
+    from spark_jobs.maintenance.requests import Maintenance
 
     obeyed = desired_state.read_wanted(settings, LIVE).number if options.obeying is None else options.obeying
     in_python = [table for table in tables.LIVE if table not in tables.LIVE_IN_SQL]
@@ -112,7 +112,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
         tables.ensure_tables(settings, tables.LIVE_IN_SQL)
         retention.bring_up_to_date(settings, tables.LIVE_IN_SQL)
         start = application.Start(options.available_now, obeyed)
-        application.run(spark, settings, start, heart, Upkeep(spark, settings, tables.LIVE))
+        application.run(spark, settings, start, heart, Maintenance(spark, settings, tables.LIVE))
 
 
 def run_districts(settings: Settings, options: argparse.Namespace) -> None:

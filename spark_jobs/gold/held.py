@@ -10,7 +10,7 @@ from spark_jobs.control.matching import find_rows
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.versions import is_upkeep
+from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
 
@@ -33,7 +33,7 @@ def silver_in_time(settings: Settings, application: str, version: int) -> Source
     enriched, path = tables.ENRICHED_TRANSACTIONS, tables.SILVER_TRANSACTIONS.path(settings)
     if sinks.applied(settings, enriched, application) == version:
         return Source(enriched)
-    while is_upkeep(path, version + 1):
+    while is_maintenance(path, version + 1):
         version += 1
     return Source(tables.SILVER_TRANSACTIONS, version)
 

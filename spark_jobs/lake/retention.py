@@ -13,7 +13,7 @@ LEAST_LOG_DAYS = 30
 def retention_properties(settings: Settings) -> dict[str, str]:
     """For how long files that were replaced, and commits, stay; both for longer than a release is offered.
 
-    Whoever writes a table would otherwise remove expired commits by itself, and asks nobody who may still need them: upkeep does.
+    Whoever writes a table would otherwise remove expired commits by itself, and asks nobody who may still need them: maintenance does.
     """
     wanted = settings.release_days + MARGIN_DAYS
     return {

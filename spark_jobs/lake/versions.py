@@ -1,4 +1,4 @@
-"""Which versions of a table hold the same rows, with nothing but upkeep between them, and the way back to one. All of it without Spark."""
+"""Which versions of a table hold the same rows, with only maintenance between them, and the way back to one. Without Spark."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -12,7 +12,7 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
-UPKEEP = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+MAINTENANCE = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
 # What the metrics of a merge count, by Spark and by delta-rs.
 _CHANGES = (
     *("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
@@ -24,18 +24,18 @@ _FILES = ('{"add":', '{"remove":', '{"cdc":')  # what a commit without rows has 
 def hold_same_rows(settings: Settings, table: Table, one: int, other: int) -> bool:
     """Whether two versions of a table hold the same rows, as far as the log still says; in doubt they do not."""
     first, last = sorted((one, other))
-    return all(is_upkeep(table.path(settings), version) for version in range(first + 1, last + 1))
+    return all(is_maintenance(table.path(settings), version) for version in range(first + 1, last + 1))
 
 
-def is_upkeep(path: Path, version: int) -> bool:
+def is_maintenance(path: Path, version: int) -> bool:
     """Whether the commit of a version left all rows as they were; no where it is gone from the log."""
     lines = _commit(path, version)
-    return bool(lines) and (_parse_commit_info(lines).get("operation") in UPKEEP or not any(line.startswith(_FILES) for line in lines))
+    return bool(lines) and (_parse_commit_info(lines).get("operation") in MAINTENANCE or not any(line.startswith(_FILES) for line in lines))
 
 
 def has_changes_from(path: Path, version: int) -> bool:
     """Whether a commit of the table at `path`, from a version on, may have added, changed or removed a row."""
-    return any(not is_upkeep(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
+    return any(not is_maintenance(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
 
 
 def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], commit: CommitProperties) -> None:
@@ -57,13 +57,13 @@ def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], com
 def rows_since(path: Path, version: int) -> int:
     """The version that brought the rows which a version of the table at `path` holds.
 
-    Upkeep brings none, and a roll-back those of the version to which it returned. Versions of which it gives the same hold the
+    Maintenance brings none, and a roll-back those of the version to which it returned. Versions of which it gives the same hold the
     same rows.
     """
     while version > 0:
         if (restored := _commit_info(path, version).get("rolled_back_to")) is not None:
             version = int(restored)
-        elif is_upkeep(path, version):
+        elif is_maintenance(path, version):
             version -= 1
         else:
             break

@@ -35,7 +35,7 @@ def refuse(spark: SparkSession, settings: Settings) -> None:
     fingerprint.check(upgrade.fingerprints(spark, settings), upgrade.recorded(settings, passes_over_lost=True))
 
 
-def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, upkeep: run_loop.SideWork) -> None:
+def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatFile, maintenance: run_loop.SideWork) -> None:
     """Run the live queries until asked to stop (SIGTERM, SIGINT, `run live_control stop`), or until all that is there now was taken.
 
     The caller holds the leases of the live tables, which exist, and has called `refuse`. Raises LedgerError, with `available_now`, when
@@ -53,7 +53,7 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
         status = {query.name: query.status(time.monotonic()) for query in every}
         heart.beat(state=STOPPING if is_stopping else RUNNING, topics=status)
         if not is_stopping:
-            upkeep.serve()
+            maintenance.serve()
 
     try:
         for stage in stages if start.available_now else [every]:
@@ -64,5 +64,5 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
                 error = failed[0].error or LedgerError()
                 raise LedgerError(f"live {failed[0].name} stopped: {line_with_cause(error)}") from error
     finally:
-        upkeep.finish()
+        maintenance.finish()
     log.info("live stopped: all that was there is taken")

@@ -100,7 +100,7 @@ class Intake(_LiveStream):
         # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
         folder = places.root(self._settings) / self.name
         shutil.rmtree(folder, ignore_errors=True)
-        # Upkeep spares no commits for live, which may be stopped for any time: those that it may have removed are not read.
+        # Maintenance spares no commits for live, which may be stopped for any time: those that it may have removed are not read.
         start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
         take = batches.take_new(self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, _judge, self._begun)

@@ -143,7 +143,7 @@ def _is_restored(delta: DeltaTable, number: int) -> bool:
 def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:
     """Whether a run is part of the release: its row of control.batches stays.
 
-    Gold may have read a version of silver that upkeep made of the released one.
+    Gold may have read a version of silver that maintenance made of the released one.
     """
     if row["job"] == "silver":
         return int(row["last_batch"]) <= batches[f"bronze.{row['table'].split('.')[1]}"]

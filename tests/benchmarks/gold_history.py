@@ -1,7 +1,7 @@
 """How a gold run over new rows depends on the history behind it: its time, and what it reads; in all, and table by table.
 
 Histories have the same rows a day and end at the same moment, so a longer one begins earlier. One row in a hundred of them is late by
-up to two days. Silver is written in order of arrival and gold by the pure functions of the gold job, in files as upkeep leaves them.
+up to two days. Silver is written in order of arrival and gold by the pure functions of the gold job, in files as maintenance leaves them.
 Of the new rows one in a hundred is late too: by up to 8 days (`recent`), or of any moment of the history (`any day`).
 """
 

@@ -107,13 +107,13 @@ def ingests(ledger: Ledger, pid: int) -> bool:
 
 
 def tended_while_it_runs(ledger: Ledger) -> None:
-    """Upkeep of bronze is done by the ingestion that holds it, and said by who asked."""
+    """Maintenance of bronze is done by the ingestion that holds it, and said by who asked."""
     table, names = tables.BRONZE_TRANSACTIONS, " ".join(table.name for table in tables.BRONZE)
     path = table.path(ledger.settings)
     before = len(DeltaTable(str(path)).file_uris())
     done = ledger.try_run(f"maintenance --tables {names} --wait 60")
     assert done.returncode == 0, done.stderr
-    assert f"asking who writes them for the upkeep of {table.name}, " in done.stderr
+    assert f"asking who writes them for the maintenance of {table.name}, " in done.stderr
     assert re.search(rf"{table.name}: {before} files .* are now 1 ", done.stderr), done.stderr
     assert operation_of(path, DeltaTable(str(path)).version()) == "OPTIMIZE"
 

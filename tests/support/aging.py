@@ -1,4 +1,4 @@
-"""Tables that look older than they are, and gold that says how far it has come: for tests of upkeep."""
+"""Tables that look older than they are, and gold that says how far it has come: for tests of maintenance."""
 
 import os
 import re

@@ -183,7 +183,7 @@ def follow(spark: SparkSession, home: Path, seed: int, monkeypatch: pytest.Monke
 
 
 def forget_commits(path: Path) -> None:
-    """As upkeep does when commits are old: the table is what it is, and how it came to be is not told any more."""
+    """As maintenance does when commits are old: the table is what it is, and how it came to be is not told any more."""
     delta = DeltaTable(str(path))
     delta.create_checkpoint()
     for version in range(delta.version()):

@@ -15,8 +15,8 @@ from spark_jobs import control
 from spark_jobs.gold import job
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.txn import Txn
+from spark_jobs.maintenance import job as maintenance
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import maintenance
 from tests.spark.gold.test_gold_job import silver_rows
 from tests.support.frames import at, frame
 from tests.support.gold_model import Row, model

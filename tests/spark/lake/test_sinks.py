@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.lake import few_rows, side_by_side, sinks, sources
 from spark_jobs.lake.tables import Table, ensure_tables
 from spark_jobs.lake.txn import Txn
-from spark_jobs.lake.versions import is_upkeep, rows_written
+from spark_jobs.lake.versions import is_maintenance, rows_written
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -107,7 +107,7 @@ def test_a_table_that_does_not_change_notes_how_far_it_has_come(spark: SparkSess
         for upto in (2, 2):
             sinks.merge_changes(sinks.changes_of(table, same, same), home, table, Txn("job", upto))
         assert (version(home, table), sinks.applied(home, table, "job")) == (before + 1, 2)
-        assert is_upkeep(table.path(home), before + 1)
+        assert is_maintenance(table.path(home), before + 1)
         assert_same(sources.read_table(spark, home, table), same)
 
 

@@ -133,7 +133,7 @@ def test_the_chain_of_two_tables_survives_crashes_savepoints_and_rebuilding(
 
 
 def test_look_ups_that_are_switched_off_hold_nothing_back(live: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """They were on, and are off: neither a savepoint nor upkeep waits for them. On again they take all that came meanwhile."""
+    """They were on, and are off: neither a savepoint nor maintenance waits for them. On again they take all that came meanwhile."""
     on, off = settings_of(tmp_path), settings_of(tmp_path, "off")
     some(on, 1)
     assert [query for query in switched_on(on) if query not in switched_on(off)] == [*LOOKUPS]

@@ -92,7 +92,7 @@ def test_a_savepoint_is_of_one_moment_or_is_not_made(live: SparkSession, setting
         savepoints.find(settings, "other")
 
 
-def test_a_savepoint_of_fewer_queries_is_restored_and_upkeep_does_not_hinder_one(live: SparkSession, settings: Settings) -> None:
+def test_a_savepoint_of_fewer_queries_is_restored_and_maintenance_does_not_hinder_one(live: SparkSession, settings: Settings) -> None:
     arrive(settings, 1, ("d1", "2024-01-01 10:00:00", {"type": "Debit"}))
     run_live(live, settings, [DAILY])
     arrive(settings, 2, ("d2", "2024-01-01 10:10:00", {"type": "Debit"}))

@@ -221,7 +221,7 @@ def check_gate(settings: Settings, before: dict[str, Verdict], after: dict[str, 
             passed, now = (
                 Counter(map(str, _before(table_rows(settings, table, {table.name: version}), first))) for version in (old.version, head)
             )
-        except DeltaError:  # upkeep has removed the older version
+        except DeltaError:  # maintenance has removed the older version
             continue
         assert passed == now, f"gate silver: rows of {table.name} changed before batch {first}, and were not judged"
 

@@ -24,8 +24,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_jobs
 from spark_jobs.lake import leases
+from spark_jobs.maintenance import job as maintenance
 from spark_jobs.reprocessing import backfill
-from spark_jobs.upkeep import maintenance
 from tests.support import kill_points
 
 _LONGEST_TURN = 600

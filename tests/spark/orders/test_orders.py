@@ -24,7 +24,7 @@ GIVEN = [line.strip() for line in os.environ.get("LEDGER_TEST_ORDER", "").split(
 
 # Each once went wrong: what it was, and the shortest order that shows it.
 FROM_JUDGED = {
-    "a release names files that upkeep has removed": [
+    "a release names files that maintenance has removed": [
         *("maintenance silver.transactions", "days 8", "maintenance silver.transactions", "release"),
     ],
     "a roll-back decided while silver runs": [

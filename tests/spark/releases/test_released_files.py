@@ -1,4 +1,4 @@
-"""Upkeep beside releases: gates judge nothing anew, no reader misses a row, and what no release names any more goes."""
+"""Maintenance beside releases: gates judge nothing anew, no reader misses a row, and what no release names any more goes."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,10 +12,10 @@ from spark_jobs import control
 from spark_jobs.control import scope
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import DAILY_TOTALS, LAYERS, SILVER_TRANSACTIONS
+from spark_jobs.maintenance import job as maintenance, table_maintenance
+from spark_jobs.maintenance.table_maintenance import Report
 from spark_jobs.releases import archive, releases
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import maintenance, table_upkeep
-from spark_jobs.upkeep.table_upkeep import Report
 from tests.support.aging import age, data_files, follow
 from tests.support.publishing import EVERY_TABLE, gold_follows, one_more, publish, released_on
 from tests.support.warehouse import good_rows, run_of, write
@@ -46,7 +46,7 @@ def rows(settings: Settings) -> int:
     )
 
 
-def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_outlive_maintenance(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Release 1 expires in between and is kept; release 2 is the newest, though it is older than files stay; batch 4 waits for one."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})
     write(settings, good_rows())
@@ -76,7 +76,7 @@ def test_releases_outlive_upkeep(spark: SparkSession, tmp_path: Path, monkeypatc
         age(settings, table, days=40)
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     before = data_files(settings, DAILY_TOTALS)
-    monkeypatch.setattr(table_upkeep, "utc_now", lambda: datetime.now(UTC) + timedelta(days=9))  # since release 2
+    monkeypatch.setattr(table_maintenance, "utc_now", lambda: datetime.now(UTC) + timedelta(days=9))  # since release 2
     reports = tend(spark, settings)
     assert reports["silver.transactions"].waits == (
         f"no file is removed before gold has taken version {released['silver.transactions'] + 2}, "

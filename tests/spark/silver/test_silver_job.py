@@ -16,9 +16,9 @@ from expectations.row_rules import Rule, read_rules
 from spark_jobs import control, run
 from spark_jobs.control import scope
 from spark_jobs.lake import sinks, tables
+from spark_jobs.maintenance import job as maintenance
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index, job
-from spark_jobs.upkeep import maintenance
 from tests.support.lake import LOADED_AT, arrive, rows_of, run_silver, silver_of
 from tests.support.silver_runs import WRITES, Die, copied, fill, places, settings_of
 from tests.support.three_batches import BAD, SECOND, THIRD, Batches, customer, transaction
@@ -32,7 +32,7 @@ def test_killed_between_every_two_writes(die: Die, home: Settings, all_done: Set
     assert silver_of(home) == silver_of(all_done)
 
 
-def test_upkeep_between_two_runs_changes_nothing(spark: SparkSession, home: Settings, all_done: Settings) -> None:
+def test_maintenance_between_two_runs_changes_nothing(spark: SparkSession, home: Settings, all_done: Settings) -> None:
     """Bronze's batches are joined into files that hold some which silver has taken and some which it has not."""
     tended = (*tables.BRONZE, *tables.SILVER_OWNED)
     reports = maintenance.run(home, tended, lambda: spark, who="test", wait_seconds=0)

@@ -38,7 +38,7 @@ def test_rows_that_are_not_released_stay_apart() -> None:
 
 
 def test_a_row_is_written_again_a_few_times_only_whatever_the_number_of_runs() -> None:
-    """4,000 batches of 1, some of 9, upkeep after every fourth, a target of 1,000: files stay few, and so does what is written."""
+    """4,000 batches of 1, some of 9, maintenance after every fourth, a target of 1,000: files stay few, and so does what is written."""
     chance, target, files, written = random.Random(5), 1_000, list[DataFile](), 0
     for batch in range(4_000):
         files.append(file(batch, chance.choice((1, 1, 1, 9))))

@@ -31,7 +31,7 @@ def write(settings: Settings, table: Table, **values: object) -> None:
     write_deltalake(str(table.path(settings)), pa.Table.from_pylist([values], schema), mode="append")
 
 
-def test_upkeep_takes_them_and_keeps_their_order(settings: Settings) -> None:
+def test_maintenance_takes_them_and_keeps_their_order(settings: Settings) -> None:
     write(settings, SILVER_CUSTOMERS, birth_date=BEFORE_1, valid_from=BEFORE_1 * DAY, _batch=2)
     write(settings, SILVER_CUSTOMERS, birth_date=AFTER_9999, valid_from=AFTER_9999 * DAY, _batch=1)
     assert [file.place for file in compaction.files_of(settings, SILVER_CUSTOMERS)] in ([1, 2], [2, 1])

@@ -60,14 +60,14 @@ FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
     },
     {
         "reprocessing": ("releases", "silver", "gold", "control", "lake", "runtime"),
-        "upkeep": ("releases", "live", "silver", "bronze", "control", "lake", "runtime"),
+        "maintenance": ("releases", "live", "silver", "bronze", "control", "lake", "runtime"),
         "audit": ("releases", "silver", "control", "lake", "runtime"),
         "explain": ("releases", "gold", "control", "lake", "runtime"),
         "export": ("releases", "control", "lake", "runtime"),
     },
     {
         "commands": (
-            *("reprocessing", "upkeep", "audit", "explain", "export"),
+            *("reprocessing", "maintenance", "audit", "explain", "export"),
             *("live", "releases", "bronze", "silver", "gold", "control", "service", "lake", "runtime"),
         )
     },
@@ -85,7 +85,7 @@ JUDGES = (  # may import expectations
     "spark_jobs.control.rule_sets",
     "spark_jobs.releases",
     "spark_jobs.reprocessing",
-    "spark_jobs.upkeep.expiry",  # removes reports with their verdicts
+    "spark_jobs.maintenance.expiry",  # removes reports with their verdicts
 )
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
 WITHOUT_SPARK = (
@@ -142,7 +142,7 @@ def test_rooms_of_the_jobs_import_only_what_they_may() -> None:
     [
         ("spark_jobs.lake.writes", "from spark_jobs import control"),  # a floor up
         ("spark_jobs.gold.totals", "from spark_jobs.silver import job"),  # a room on the same floor
-        ("spark_jobs.bronze.stream", "def f():\n    from spark_jobs.upkeep import requests"),  # inside a function
+        ("spark_jobs.bronze.stream", "def f():\n    from spark_jobs.maintenance import requests"),  # inside a function
         ("spark_jobs.releases.gates", "from spark_jobs.silver.judge import judge"),  # not by the one door
         ("spark_jobs.audit.compare", "import spark_jobs.silver.transactions"),
         ("spark_jobs.runtime.times", "import spark_jobs.run"),

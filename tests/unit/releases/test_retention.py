@@ -15,12 +15,12 @@ from spark_jobs import control, run
 from spark_jobs.control.verdicts import newest_verdicts
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, GOLD, RELEASES, SILVER_TRANSACTIONS, ensure_tables
+from spark_jobs.maintenance import table_maintenance
+from spark_jobs.maintenance.versions_in_use import find
 from spark_jobs.releases import archive, decisions, releases, retention
 from spark_jobs.releases.releases import newest_release
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import table_upkeep
-from spark_jobs.upkeep.versions_in_use import find
 from tests.support.aging import age
 from tests.support.publishing import EVERY_TABLE, gold_follows, one_more, pass_gates, publish, released_on
 from tests.support.warehouse import good_rows, run_of, write
@@ -77,7 +77,7 @@ def test_a_reader_of_the_newest_release_keeps_it_for_all_its_days_once_there_is_
     ended = NOW + timedelta(days=settings.release_days)
 
     def is_there(now: datetime) -> tuple[bool, bool]:
-        """Whether a reader finds release 1, and whether upkeep spares its files."""
+        """Whether a reader finds release 1, and whether maintenance spares its files."""
         found = [release.release_id for release in retention.offered(settings, now)]
         return 1 in found, 1 in find(settings, DAILY_TOTALS, now).versions
 
@@ -89,7 +89,7 @@ def test_a_reader_of_the_newest_release_keeps_it_for_all_its_days_once_there_is_
 
 
 def test_what_a_person_releases_days_after_its_gate_closed_is_there(copy_home: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quiet period: files are joined after the gates, and eight days later upkeep removes those that were joined."""
+    """A quiet period: files are joined after the gates, and eight days later maintenance removes those that were joined."""
     settings = copy_home()
     publish(settings)
     for batch in (3, 4, 5):
@@ -100,10 +100,10 @@ def test_what_a_person_releases_days_after_its_gate_closed_is_there(copy_home: C
     judged = {name: verdict.version for name, verdict in newest_verdicts(settings).items()}
     for table in (BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS):
         assert DeltaTable(str(table.path(settings))).optimize.compact()["numFilesRemoved"]
-    monkeypatch.setattr(table_upkeep, "plan", lambda *_: [])  # joining by Spark is not what this is about
+    monkeypatch.setattr(table_maintenance, "plan", lambda *_: [])  # joining by Spark is not what this is about
     for table in EVERY_TABLE:
         age(settings, table, days=10)
-        table_upkeep.maintain(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
+        table_maintenance.maintain(settings, table, lambda: pytest.fail("a session was started"), datetime.now(UTC))
 
     decisions.decide(settings, "release anyway", "Ada", "the numbers are right")
     assert releases.publish(settings) == 2

@@ -51,7 +51,7 @@ def test_what_a_run_began_is_a_part_of_its_own(home: Settings) -> None:
 
 
 def test_batches_that_lie_in_one_file_are_cut_apart_and_each_counts_the_whole_file(home: Settings) -> None:
-    """As after upkeep: how many rows a part has is at most what its files hold."""
+    """As after maintenance: how many rows a part has is at most what its files hold."""
     schema = pa.schema(BRONZE_CUSTOMERS.delta_schema().to_arrow())
     rows = pa.Table.from_pylist([{"_batch": batch} for batch in (8, 9, 10)], schema)
     write_deltalake(str(BRONZE_CUSTOMERS.path(home)), rows, mode="append")

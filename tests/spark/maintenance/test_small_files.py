@@ -1,4 +1,4 @@
-"""Hundreds of small batches, and upkeep in between: few files, whole batches in order, and nobody who reads is disturbed."""
+"""Hundreds of small batches, and maintenance in between: few files, whole batches in order, and nobody who reads is disturbed."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ from spark_jobs.control import scope
 from spark_jobs.lake import compaction, leases, sinks, sources, tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_TRANSACTIONS, SILVER_TRANSACTIONS, TRANSACTION_IDS
 from spark_jobs.lake.txn import Txn
+from spark_jobs.maintenance import job as maintenance, requests, table_maintenance
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import maintenance, requests as bronze_upkeep, table_upkeep
 from tests.support.frames import at
 from tests.support.lake import operation_of
 from tests.support.ledger import await_that
@@ -98,19 +98,19 @@ def seconds_to_read(spark: SparkSession, settings: Settings) -> float:
 
 @pytest.mark.parametrize(("batches", "every"), [(20, 10), pytest.param(500, 100, marks=pytest.mark.soak)])
 def test_files_and_reading_stay_flat_however_many_batches_come(spark: SparkSession, settings: Settings, batches: int, every: int) -> None:
-    """The last quarter of the batches falls on another day. A stream follows, sometimes after upkeep and sometimes before it."""
-    follower, times, upkeeps = Follower(spark, settings), [], []
+    """The last quarter of the batches falls on another day. A stream follows, sometimes after maintenance and sometimes before it."""
+    follower, times, maintenances = Follower(spark, settings), [], []
     for batch in range(1, batches + 1):
         append(spark, settings, batch, DAYS[batch > 3 * batches // 4])
         if batch % every == 0:
             assert len(files(settings)) <= every + 4  # a small batch is one file
             if batch % (2 * every) == 0:
                 follower.run()
-            table_upkeep.maintain(settings, BRONZE_TRANSACTIONS, lambda: spark, table_upkeep.utc_now())
-            upkeeps.append((batch, DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version()))
+            table_maintenance.maintain(settings, BRONZE_TRANSACTIONS, lambda: spark, table_maintenance.utc_now())
+            maintenances.append((batch, DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version()))
             times.append(seconds_to_read(spark, settings))
     follower.run()
-    print(f"{batches} batches: {len(files(settings))} files; seconds to read after each upkeep: {[round(each, 2) for each in times]}")
+    print(f"{batches} batches: {len(files(settings))} files; seconds to read after each maintenance: {[round(each, 2) for each in times]}")
 
     present = files(settings)
     assert len(present) <= 4
@@ -130,7 +130,7 @@ def test_files_and_reading_stay_flat_however_many_batches_come(spark: SparkSessi
     assert follower.seen == wanted
     assert [batch for run in follower.runs for batch in run] == list(wanted)  # whole batches, in order
     delta = DeltaTable(str(BRONZE_TRANSACTIONS.path(settings)))
-    for batch, version in upkeeps:
+    for batch, version in maintenances:
         assert operation_of(BRONZE_TRANSACTIONS.path(settings), version) == "OPTIMIZE"
         assert scope.version_upto(delta, batch) == version
         assert scope.version_upto(delta, batch - 1) == version - 2
@@ -165,19 +165,19 @@ def test_the_ingestion_is_asked_and_goes_on_meanwhile(spark: SparkSession, setti
             ended.append(str(error))
 
     with leases.hold(settings, tables.BRONZE, owner="bronze"):
-        bronze_upkeep.serve(spark, settings, tables.BRONZE)  # nothing is asked for yet
+        requests.serve(spark, settings, tables.BRONZE)  # nothing is asked for yet
         asker = threading.Thread(target=ask)
         asker.start()
         batch = 4
         while asker.is_alive():
             batch += 1
             append(spark, settings, batch, DAYS[0])
-            bronze_upkeep.serve(spark, settings, [BRONZE_TRANSACTIONS])  # of two applications
-            bronze_upkeep.serve(spark, settings, [BRONZE_ACCOUNTS, tables.BRONZE_CUSTOMERS])
+            requests.serve(spark, settings, [BRONZE_TRANSACTIONS])  # of two applications
+            requests.serve(spark, settings, [BRONZE_ACCOUNTS, tables.BRONZE_CUSTOMERS])
         asker.join()
     (told,) = ended
-    assert told.startswith("upkeep of 1 of 4 tables failed: bronze.accounts: upkeep failed: ")
-    assert list((settings.checkpoints / "bronze").glob("*upkeep*")) == []
+    assert told.startswith("maintenance of 1 of 4 tables failed: bronze.accounts: maintenance failed: ")
+    assert list((settings.checkpoints / "bronze").glob("*maintenance*")) == []
     held = control.query(DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))), "select _batch, count(*) as n from t group by _batch")
     assert {row["_batch"]: row["n"] for row in held.to_pylist()} == dict.fromkeys(range(1, batch + 1), ROWS)
     assert len(files(settings)) <= batch - 3
@@ -188,10 +188,10 @@ def test_a_request_stands_until_it_is_answered_or_expires(spark: SparkSession, s
     """The first one fails before its commit: the table is as it was, and another request does all of it."""
     for batch in (1, 2, 3):
         append(spark, settings, batch, DAYS[0])
-    late = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "one who died", table_upkeep.utc_now(), wait_seconds=0)
-    bronze_upkeep.serve(spark, settings, tables.BRONZE)
-    request = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "test", table_upkeep.utc_now(), wait_seconds=60)
-    assert (bronze_upkeep.answers(settings, late), bronze_upkeep.answers(settings, request)) == ({}, {})
+    late = requests.ask(settings, [BRONZE_TRANSACTIONS], "one who died", table_maintenance.utc_now(), wait_seconds=0)
+    requests.serve(spark, settings, tables.BRONZE)
+    request = requests.ask(settings, [BRONZE_TRANSACTIONS], "test", table_maintenance.utc_now(), wait_seconds=60)
+    assert (requests.answers(settings, late), requests.answers(settings, request)) == ({}, {})
 
     def fail(point: str) -> None:
         if point == "within compacting bronze.transactions":
@@ -199,24 +199,24 @@ def test_a_request_stands_until_it_is_answered_or_expires(spark: SparkSession, s
 
     with monkeypatch.context() as patch:
         patch.setattr(compaction, "kill_point", fail)
-        bronze_upkeep.serve(spark, settings, tables.BRONZE)
-        await_that(lambda: bool(bronze_upkeep.answers(settings, request)), 60)
-    told = bronze_upkeep.answers(settings, request)["bronze.transactions"].error
-    assert (told, len(files(settings))) == ("upkeep failed: OSError: no space left", 3)
-    request = bronze_upkeep.ask(settings, [BRONZE_TRANSACTIONS], "test", table_upkeep.utc_now(), wait_seconds=60)
-    bronze_upkeep.serve(spark, settings, tables.BRONZE)  # as the next application does
-    await_that(lambda: bool(bronze_upkeep.answers(settings, request)), 60)
-    report = bronze_upkeep.answers(settings, request)["bronze.transactions"]
+        requests.serve(spark, settings, tables.BRONZE)
+        await_that(lambda: bool(requests.answers(settings, request)), 60)
+    told = requests.answers(settings, request)["bronze.transactions"].error
+    assert (told, len(files(settings))) == ("maintenance failed: OSError: no space left", 3)
+    request = requests.ask(settings, [BRONZE_TRANSACTIONS], "test", table_maintenance.utc_now(), wait_seconds=60)
+    requests.serve(spark, settings, tables.BRONZE)  # as the next application does
+    await_that(lambda: bool(requests.answers(settings, request)), 60)
+    report = requests.answers(settings, request)["bronze.transactions"]
     assert (report.files, report.joined, report.error) == ((3, 1), 3, None)
     version = DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version()
-    bronze_upkeep.serve(spark, settings, tables.BRONZE)  # it is answered
-    bronze_upkeep.withdraw(settings, request)
-    (settings.checkpoints / "bronze" / "upkeep.json").write_text("{")
-    bronze_upkeep.serve(spark, settings, tables.BRONZE)
+    requests.serve(spark, settings, tables.BRONZE)  # it is answered
+    requests.withdraw(settings, request)
+    (settings.checkpoints / "bronze" / "maintenance.json").write_text("{")
+    requests.serve(spark, settings, tables.BRONZE)
     assert DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version() == version
 
 
-def test_a_change_feed_says_nothing_of_upkeep(spark: SparkSession, settings: Settings) -> None:
+def test_a_change_feed_says_nothing_of_maintenance(spark: SparkSession, settings: Settings) -> None:
     """Also not to gold, when it goes on right behind what it took last; the index of ids, which has no order, is joined as well."""
     wanted = (SILVER_TRANSACTIONS, TRANSACTION_IDS)
     tables.ensure_tables(settings, wanted)

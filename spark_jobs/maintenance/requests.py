@@ -1,4 +1,4 @@
-"""Upkeep of bronze while ingestion runs: a job requests it, and the application that owns the tables does it.
+"""Maintenance of bronze while ingestion runs: a job requests it, and the application that owns the tables does it.
 
 Two JVMs must not write one table, and ingestion never stops. So a request is a file under the checkpoints, which the application
 looks for now and then (`serve`); it works in a thread of its own, one file at a time, and answers with a file for each table. A
@@ -18,11 +18,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake.tables import Table
+from spark_jobs.maintenance import table_maintenance
+from spark_jobs.maintenance.table_maintenance import Report
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.upkeep import table_upkeep
-from spark_jobs.upkeep.table_upkeep import Report
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _ending = threading.Event()
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: the upkeep of some tables, by their names. It counts until `expires_at` (ISO 8601)."""
+    """What is asked for: the maintenance of some tables, by their names. It counts until `expires_at` (ISO 8601)."""
 
     id: str
     who: str
@@ -43,8 +43,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Upkeep:
-    """The upkeep of the tables that this process owns, for as long as its queries run."""
+class Maintenance:
+    """The maintenance of the tables that this process owns, for as long as its queries run."""
 
     spark: SparkSession
     settings: Settings
@@ -106,14 +106,14 @@ def serve(spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> N
     if working and working.is_alive():
         return
     request = read_request(settings)
-    if request is None or datetime.fromisoformat(request.expires_at) <= table_upkeep.utc_now():
+    if request is None or datetime.fromisoformat(request.expires_at) <= table_maintenance.utc_now():
         return
     open_tables = [
         table for table in tables if table.name in request.tables and not _answer_file(settings, request.id, table.name).exists()
     ]
     if not open_tables:
         return
-    thread = threading.Thread(target=_work, args=(spark, settings, request, open_tables), name="upkeep", daemon=True)
+    thread = threading.Thread(target=_work, args=(spark, settings, request, open_tables), name="maintenance", daemon=True)
     _working[_folder(settings)] = thread
     thread.start()
 
@@ -122,7 +122,7 @@ def finish(settings: Settings, wait_seconds: float = FINISH_SECONDS) -> None:
     """Finish the table that is being maintained, if that takes not too long, and begin no other: the next application does the rest."""
     working = _working.pop(_folder(settings), None)
     if working and working.is_alive():
-        log.info("waiting for the upkeep under way")
+        log.info("waiting for the maintenance under way")
         _ending.set()
         working.join(wait_seconds)
         _ending.clear()
@@ -133,14 +133,14 @@ def _work(spark: SparkSession, settings: Settings, request: Request, tables: Ite
         if _ending.is_set():
             return
         if (present := read_request(settings)) is None or present.id != request.id:
-            log.info("upkeep of %s: the request of %s was withdrawn", table.name, request.who)
+            log.info("maintenance of %s: the request of %s was withdrawn", table.name, request.who)
             return
         try:
-            report = table_upkeep.maintain(settings, table, lambda: spark, table_upkeep.utc_now())
-            log.info("upkeep for %s: %s", request.who, report)
+            report = table_maintenance.maintain(settings, table, lambda: spark, table_maintenance.utc_now())
+            log.info("maintenance for %s: %s", request.who, report)
         except Exception as error:
-            log.info("where upkeep failed:", exc_info=True)
-            report = Report(table.name, error=f"upkeep failed: {type(error).__name__}: {first_line(error)}")
+            log.info("where maintenance failed:", exc_info=True)
+            report = Report(table.name, error=f"maintenance failed: {type(error).__name__}: {first_line(error)}")
             log.error("%s", report)
         try:
             write_whole(_answer_file(settings, request.id, table.name), json.dumps(report.as_facts()))
@@ -153,11 +153,11 @@ def _folder(settings: Settings) -> Path:
 
 
 def _request_file(settings: Settings) -> Path:
-    return _folder(settings) / "upkeep.json"
+    return _folder(settings) / "maintenance.json"
 
 
 def _answer_file(settings: Settings, number: str, table: str) -> Path:
-    return _folder(settings) / f"upkeep.{number}.{table}.json"
+    return _folder(settings) / f"maintenance.{number}.{table}.json"
 
 
 def _read(file: Path) -> dict[str, Any]:

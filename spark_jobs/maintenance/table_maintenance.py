@@ -1,4 +1,4 @@
-"""The upkeep of one table: small files joined, files and commits removed that nobody needs. The caller owns the table.
+"""The maintenance of one table: small files joined, files and commits removed that nobody needs. The caller owns the table.
 
 Only joining writes to the table's log. Files that no version needs are found by delta-rs and deleted here, without a commit: their
 own commits would be a second writer beside the JVM that appends to bronze.
@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from spark_jobs.lake import compaction, log_files, sinks
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, LEAST_LOG_DAYS
 from spark_jobs.lake.tables import LIVE_RESULTS, Table
-from spark_jobs.lake.versions import is_upkeep
+from spark_jobs.lake.versions import is_maintenance
+from spark_jobs.maintenance import versions_in_use
+from spark_jobs.maintenance.versions_in_use import VersionsInUse
 from spark_jobs.releases import releases
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.upkeep import versions_in_use
-from spark_jobs.upkeep.versions_in_use import VersionsInUse
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def waits_for(settings: Settings, table: Table, keep: VersionsInUse, now: dateti
     old = log_files.read_log(path).newest_before(_uncovered(settings, table, now))
     if keep.unread_from is None or old is None:
         return None
-    waiting = next((version for version in range(keep.unread_from, old + 1) if not is_upkeep(path, version)), None)
+    waiting = next((version for version in range(keep.unread_from, old + 1) if not is_maintenance(path, version)), None)
     if waiting is None:
         return None
     reader = "live" if table in LIVE_RESULTS.values() else "silver" if table.layer == "bronze" else "gold"
@@ -219,5 +219,5 @@ def exists(settings: Settings, table: Table) -> bool:
 
 
 def utc_now() -> datetime:
-    """The time that upkeep goes by."""
+    """The time that maintenance goes by."""
     return datetime.now(UTC)

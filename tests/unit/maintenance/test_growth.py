@@ -17,10 +17,10 @@ from spark_jobs.control.verdicts import verdicts_that_matter
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import AUDITS, BATCHES, BY_NAME, DECISIONS, QUALITY_RESULTS, RELEASES
 from spark_jobs.lake.txn import Txn
+from spark_jobs.maintenance import expiry, job as maintenance, table_maintenance
 from spark_jobs.releases import archive, releases, retention
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import expiry, maintenance, table_upkeep
 from tests.support.aging import TIMES
 
 DAYS, RUNS_A_DAY = 90, 1
@@ -34,7 +34,7 @@ EVER_KEPT, ROLLED_BACK_TO = 5, 7
 
 @dataclass
 class Clock:
-    """The time that upkeep goes by."""
+    """The time that maintenance goes by."""
 
     now: datetime = BEGUN
     real: float = 0.0
@@ -53,7 +53,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(table_upkeep, "utc_now", lambda: clock.now)
+    monkeypatch.setattr(table_maintenance, "utc_now", lambda: clock.now)
     return clock
 
 

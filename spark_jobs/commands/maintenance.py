@@ -13,7 +13,7 @@ def run_maintenance(settings: Settings, options: argparse.Namespace) -> None:
     """Join small files, and remove files and commits that nobody needs. Bronze's ingestion is asked to do it while it runs."""
     lock = partial(leases.hold_names, settings, ["maintenance"], owner="maintenance", wait_seconds=0)
     with ready(settings, options, Wants((ROLL_BACK,)), lock):
-        from spark_jobs.upkeep import maintenance
+        from spark_jobs.maintenance import job
 
         chosen = [table for table in tables.EVERY if table.name in options.tables]
-        maintenance.run(settings, chosen, lambda: session.start_session(settings, "ledger maintenance"), options.run_id, options.wait)
+        job.run(settings, chosen, lambda: session.start_session(settings, "ledger maintenance"), options.run_id, options.wait)

@@ -1,4 +1,4 @@
-"""What upkeep of a table must leave in place: versions that readers, gates or releases open, and commits that a stream has not taken."""
+"""What maintenance must leave of a table: versions that readers, gates or releases open, and commits that a stream has not taken."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What upkeep joins, what it spares, and what of a table's files and log goes. Without a JVM."""
+"""What maintenance joins, what it spares, and what of a table's files and log goes. Without a JVM."""
 
 import json
 import os
@@ -26,12 +26,12 @@ from spark_jobs.lake.tables import (
 )
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import hold_same_rows
+from spark_jobs.maintenance import table_maintenance, versions_in_use
+from spark_jobs.maintenance.table_maintenance import Report
+from spark_jobs.maintenance.versions_in_use import VersionsInUse
 from spark_jobs.run import main
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.upkeep import table_upkeep, versions_in_use
-from spark_jobs.upkeep.table_upkeep import Report
-from spark_jobs.upkeep.versions_in_use import VersionsInUse
 from tests.support.aging import age, data_files, follow
 
 NOTHING = VersionsInUse((), None)
@@ -82,20 +82,20 @@ def test_files_go_when_they_are_old_and_no_offered_release_names_them(settings: 
         shutil.copy(next(path.glob("*.parquet")), path / name)
     keep = VersionsInUse((5, 7), None)
     age(settings, DAILY_TOTALS, days=7.9)  # files stay for eight days
-    assert table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+    assert table_maintenance.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
     age(settings, DAILY_TOTALS, days=30)
     (path / "part-of-one-who-writes.parquet").write_bytes(b"x")
-    found = table_upkeep.remove_files(settings, DAILY_TOTALS, VersionsInUse((1, 5, 7), None), now())
+    found = table_maintenance.remove_files(settings, DAILY_TOTALS, VersionsInUse((1, 5, 7), None), now())
     assert found[0] == 4  # 2, 3, what 6 brought, and the dead one's
     assert rows_at(settings, DAILY_TOTALS, 1) == 1
-    removed, size = table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now())
+    removed, size = table_maintenance.remove_files(settings, DAILY_TOTALS, keep, now())
     assert (removed, size > 0) == (1, True)
     assert (path / "deletion_vector_a.bin").exists()
     assert (path / "part-of-one-who-writes.parquet").exists()
     assert len(everything - data_files(settings, DAILY_TOTALS)) == 4
     assert [rows_at(settings, DAILY_TOTALS, version) for version in (4, 5, 7, None)] == [3, 4, 5, 5]
     assert DeltaTable(str(path)).version() == 7  # nothing was committed
-    assert table_upkeep.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
+    assert table_maintenance.remove_files(settings, DAILY_TOTALS, keep, now()) == (0, 0)
 
 
 def test_what_stands_judged_stays_until_another_verdict_stands(settings: Settings) -> None:
@@ -126,15 +126,15 @@ def test_nothing_goes_that_gold_has_not_taken(settings: Settings) -> None:
     follow(settings, 2)
     keep = versions_in_use.find(settings, SILVER_TRANSACTIONS, now())
     assert keep == VersionsInUse((), 3)
-    assert table_upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now()) == told
-    report = table_upkeep.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
+    assert table_maintenance.waits_for(settings, SILVER_TRANSACTIONS, keep, now()) == told
+    report = table_maintenance.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (report.removed_files, report.waits) == (0, told)
     assert data_files(settings, SILVER_TRANSACTIONS) == before
     follow(settings, 3)  # version 4 only moved rows
-    report = table_upkeep.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
+    report = table_maintenance.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (report.removed_files, report.waits) == (3, None)
     assert re.match(r"silver.transactions: 1 files \(0.0 MB\) are now 1 \(0.0 MB\), removed 3 files \(0.0 MB\) and 0 commits", str(report))
-    again = table_upkeep.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
+    again = table_maintenance.maintain(settings, SILVER_TRANSACTIONS, no_session, now())
     assert (str(again), Report.of(again.as_facts())) == ("silver.transactions: nothing to do, 1 files (0.0 MB)", again)
 
 
@@ -148,7 +148,7 @@ def test_a_commit_without_rows_is_not_waited_for(settings: Settings) -> None:
     age(settings, SILVER_TRANSACTIONS, days=30)
     follow(settings, 2)
     keep = versions_in_use.find(settings, SILVER_TRANSACTIONS, now())
-    assert (keep.unread_from, table_upkeep.waits_for(settings, SILVER_TRANSACTIONS, keep, now())) == (3, None)
+    assert (keep.unread_from, table_maintenance.waits_for(settings, SILVER_TRANSACTIONS, keep, now())) == (3, None)
     path = SILVER_TRANSACTIONS.path(settings)
     assert [versions.has_changes_from(path, version) for version in (2, 3, 4)] == [True, False, False]
     assert versions.hold_same_rows(settings, SILVER_TRANSACTIONS, 2, 3)
@@ -196,22 +196,22 @@ def test_commits_go_from_the_oldest_up_to_what_is_needed(settings: Settings) -> 
         os.utime(path / "_delta_log" / name, (0, 0))
     for keep, first in ((VersionsInUse((9, 30), None), 5), (VersionsInUse((30,), 17), 15), (VersionsInUse((), 31), 25), (NOTHING, 25)):
         before = log_of(settings, DAILY_TOTALS)[0]
-        assert table_upkeep.clean_log(settings, DAILY_TOTALS, keep, now()) == first - before
+        assert table_maintenance.clean_log(settings, DAILY_TOTALS, keep, now()) == first - before
         assert log_of(settings, DAILY_TOTALS) == list(range(first, 33))
         assert rows_at(settings, DAILY_TOTALS, first) == first
     assert rows_at(settings, DAILY_TOTALS) == 32
     assert list((path / "_delta_log").glob("*.crc")) == []
-    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_maintenance.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
 
 
 def test_a_young_log_and_one_without_a_checkpoint_stay(settings: Settings) -> None:
     grow(settings, DAILY_TOTALS, 12)
-    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_maintenance.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
     age(settings, DAILY_TOTALS, days=40)
-    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_maintenance.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
     part = DAILY_TOTALS.path(settings) / "_delta_log" / f"{8:020}.checkpoint.0000000001.0000000002.parquet"
     part.write_bytes(b"")  # the other half was never written
-    assert table_upkeep.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
+    assert table_maintenance.clean_log(settings, DAILY_TOTALS, NOTHING, now()) == 0
     assert log_of(settings, DAILY_TOTALS) == list(range(13))
 
 
@@ -238,7 +238,7 @@ def test_a_clock_that_was_set_back_makes_no_commit_look_old(settings: Settings) 
     assert log.newest_before(now() + DAY) == 3
 
 
-def test_versions_with_nothing_but_upkeep_between_them_hold_the_same_rows(settings: Settings) -> None:
+def test_versions_with_nothing_but_maintenance_between_them_hold_the_same_rows(settings: Settings) -> None:
     grow(settings, DAILY_TOTALS, 3)
     optimize(settings, DAILY_TOTALS)
     DeltaTable(str(DAILY_TOTALS.path(settings))).alter.set_table_properties({"delta.logRetentionDuration": "interval 31 days"})

@@ -1,4 +1,4 @@
-"""The job behind `run maintenance`: upkeep of tables, one after the other, each under its lease for as long as it takes.
+"""The job behind `run maintenance`: the tables, one after the other, each under its lease for as long as it takes.
 
 Bronze belongs to the ingestion while that runs. Then this job asks it and waits; it never takes a table from its owner.
 """
@@ -14,13 +14,13 @@ from spark_jobs.lake import leases
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, Table
 from spark_jobs.lake.topics import EVENTS
+from spark_jobs.maintenance import expiry, requests, table_maintenance
+from spark_jobs.maintenance.table_maintenance import Report
 from spark_jobs.releases import retention, rollback
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index
-from spark_jobs.upkeep import expiry, requests as bronze_upkeep, table_upkeep
-from spark_jobs.upkeep.table_upkeep import Report
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ _WRITING = {
 def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSession], who: str, wait_seconds: float) -> list[Report]:
     """Maintain these tables, as far as they exist, and say of each what was done; `start` makes a session, if one is needed.
 
-    Waits at most `wait_seconds` for the lease of a table. Raises LedgerError that names every table whose upkeep failed,
+    Waits at most `wait_seconds` for the lease of a table. Raises LedgerError that names every table whose maintenance failed,
     after all others were maintained.
     """
     session = cache(start)
-    present = [table for table in tables if table_upkeep.exists(settings, table)]
+    present = [table for table in tables if table_maintenance.exists(settings, table)]
     served = [table for table in present if table in (*BRONZE, *LIVE)]
     with progress.phase("tables of running applications"):
         reports = _maintain_served(settings, served, session, who, wait_seconds)
@@ -51,27 +51,27 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
                 reports.append(_maintain(settings, table, session, wait_seconds))
                 log.info("%s", reports[-1])
     if QUALITY_RESULTS in tables:
-        expiry.remove_expired_reports(settings, table_upkeep.utc_now())
+        expiry.remove_expired_reports(settings, table_maintenance.utc_now())
     if failed := [report for report in reports if report.error]:
-        raise LedgerError(f"upkeep of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
+        raise LedgerError(f"maintenance of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
     return reports
 
 
 def _maintain(settings: Settings, table: Table, session: Callable[[], SparkSession], wait_seconds: float) -> Report:
     try:
-        if table_upkeep.plan(settings, table):
+        if table_maintenance.plan(settings, table):
             session()  # now: a JVM takes long to start, and others may want the table meanwhile
         with rollback.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
             if table.layer in LAYERS:
                 retention.bring_up_to_date(settings, [table])
             else:
-                expiry.remove_rows(settings, table, table_upkeep.utc_now())
-            return table_upkeep.maintain(settings, table, session, table_upkeep.utc_now(), _WRITING.get(table, {}))
+                expiry.remove_rows(settings, table, table_maintenance.utc_now())
+            return table_maintenance.maintain(settings, table, session, table_maintenance.utc_now(), _WRITING.get(table, {}))
     except LeaseHeld as error:
         return Report(table.name, error=str(error))
     except Exception as error:
-        log.info("where upkeep failed:", exc_info=True)
-        return Report(table.name, error=f"upkeep failed: {type(error).__name__}: {first_line(error)}")
+        log.info("where maintenance failed:", exc_info=True)
+        return Report(table.name, error=f"maintenance failed: {type(error).__name__}: {first_line(error)}")
 
 
 def _maintain_served(
@@ -80,11 +80,11 @@ def _maintain_served(
     """What nobody holds is maintained here; for the rest the application that writes it is asked. What comes free meanwhile is taken."""
     deadline = time.monotonic() + wait_seconds
     reports: dict[str, Report] = {}
-    request: bronze_upkeep.Request | None = None
+    request: requests.Request | None = None
     try:
         while True:
             if request:
-                reports |= bronze_upkeep.answers(settings, request)
+                reports |= requests.answers(settings, request)
             for table in tables:
                 if table.name not in reports and _is_free(settings, table):
                     reports[table.name] = _maintain(settings, table, session, wait_seconds=0)
@@ -92,14 +92,14 @@ def _maintain_served(
             if not waiting or time.monotonic() >= deadline:
                 break
             if request is None:
-                log.info("asking who writes them for the upkeep of %s", ", ".join(table.name for table in waiting))
-                request = bronze_upkeep.ask(settings, waiting, who, table_upkeep.utc_now(), wait_seconds)
+                log.info("asking who writes them for the maintenance of %s", ", ".join(table.name for table in waiting))
+                request = requests.ask(settings, waiting, who, table_maintenance.utc_now(), wait_seconds)
             time.sleep(_POLL_SECONDS)
         for table in waiting:
             reports[table.name] = _no_answer(settings, table, wait_seconds)
     finally:
         if request:
-            bronze_upkeep.withdraw(settings, request)
+            requests.withdraw(settings, request)
     for report in reports.values():
         log.info("%s", report)
     return [reports[table.name] for table in tables]
