@@ -4,7 +4,7 @@ import time
 
 from include.demo.reconciliation import ingested
 from include.stack.airflow_api import AirflowApi
-from spark_jobs.bronze import offsets
+from spark_jobs.kafka import offsets
 from spark_jobs.lake.tables import BRONZE
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import ROOT, Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from include.producer.plan import Source
 from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TOPICS, TRANSACTIONS, Record, parse_time
-from spark_jobs.bronze.texts import fields_of, missing_fields, values_of
+from spark_jobs.bronze.imports.texts import fields_of, missing_fields, values_of
 from spark_jobs.kafka.messages import NULL, number, quoted, quoted_or_null
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import LedgerError, SettingsError

@@ -8,9 +8,9 @@ import logging
 from deltalake import DeltaTable
 
 from spark_jobs.bronze import gaps, incarnations, large
-from spark_jobs.bronze.fetches import Fetches
-from spark_jobs.bronze.record_batches import MOST_BYTES
 from spark_jobs.bronze.resume_state import find_resume_state
+from spark_jobs.kafka.fetches import Fetches
+from spark_jobs.kafka.record_batches import MOST_BYTES
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings

@@ -17,6 +17,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
+from spark_jobs.kafka.messages import EPOCH, MILLISECOND
+from spark_jobs.kafka.record_batches import Record
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.kill_points import kill_point
@@ -28,6 +30,19 @@ _ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 32 * 2**20
 _FILE_BYTES = 128 * 2**20  # what is held in memory of a file that is being written
 _ROWS_A_GROUP = 100_000  # what is held in memory of a Parquet file that is being written
 _WHEN = ("_ingested_at", "_ingested_on")
+
+
+def bronze_row(record: Record, topic: str, partition: int) -> dict[str, Any]:
+    """A record of Kafka as bronze has it (without batch), bytes as they came."""
+    return {
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"key": name, "value": value} for name, value in record.headers or ()] or None,
+        "_topic": topic,
+        "_partition": partition,
+        "_offset": record.offset,
+        "_timestamp": EPOCH + record.millis * MILLISECOND,
+    }
 
 
 def last_number(settings: Settings, table: Table) -> int:

@@ -3,9 +3,10 @@
 import logging
 
 from spark_jobs.bronze import gaps, generations, incarnations
+from spark_jobs.bronze.coverage import known_offsets
 from spark_jobs.bronze.generations import Checkpoint
-from spark_jobs.bronze.offsets import Positions, find_start, is_another, known_offsets
 from spark_jobs.bronze.resume_state import ResumeState, find_resume_state, folder_of
+from spark_jobs.kafka.offsets import Positions, find_start, is_another
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings

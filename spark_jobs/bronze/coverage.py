@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from spark_jobs import control
+from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.settings import Settings
@@ -17,6 +18,7 @@ from spark_jobs.runtime.settings import Settings
 Offsets = NDArray[np.int64]
 
 _AMONG = "from t where _topic = '$topic' and _partition = $partition and _offset >= $first and _offset < $end"
+_KNOWN = Template("select _partition, max(_offset) as last from t where _topic = '$label' group by _partition")
 _COUNT = Template(f"select count(distinct _offset) as n {_AMONG}")
 _PLACES = Template(f"select distinct _offset, _batch {_AMONG} order by _offset")
 _EDGE = Template(
@@ -28,6 +30,12 @@ _MOMENT = 'Timestamp(Microsecond, Some("UTC"))'
 _NEAREST = Template(
     "select _offset, _batch from t where _topic = '$topic' and _partition = $partition and _offset $side order by _offset $way limit 1"
 )
+
+
+def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
+    """The last offset that bronze holds of each partition of what it calls `label` (`_topic`)."""
+    rows = control.query(DeltaTable(str(table.path(settings))), _KNOWN.substitute(label=label))
+    return {str(row["_partition"]): row["last"] for row in rows.to_pylist()}
 
 
 class Coverage:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_jobs import control
 from spark_jobs.bronze.coverage import Coverage, runs
-from spark_jobs.bronze.offsets import Positions
+from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import HOLES, Table
 from spark_jobs.runtime.settings import Settings

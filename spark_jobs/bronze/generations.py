@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.bronze.offsets import Positions
+from spark_jobs.kafka.offsets import Positions
 from spark_jobs.service import checkpoints
 from spark_jobs.service.checkpoints import Generation
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spark_jobs import control
-from spark_jobs.bronze.offsets import Positions
+from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake.tables import TOPICS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_jobs.bronze.offsets import OffsetSpec
+from spark_jobs.kafka.offsets import OffsetSpec
 from spark_jobs.runtime.errors import first_line
 
 log = logging.getLogger(__name__)

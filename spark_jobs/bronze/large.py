@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from spark_jobs.bronze import gaps
-from spark_jobs.bronze.additions import Spool
+from spark_jobs.bronze.additions import Spool, bronze_row
 from spark_jobs.bronze.coverage import Coverage
-from spark_jobs.bronze.fetches import Fetches
-from spark_jobs.bronze.record_batches import MOST_BYTES, Record, RecordBatch
-from spark_jobs.bronze.records import bronze_row
+from spark_jobs.kafka.fetches import Fetches
+from spark_jobs.kafka.record_batches import MOST_BYTES, Record, RecordBatch
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings

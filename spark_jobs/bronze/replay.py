@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import Consumer
-
 from spark_jobs import control
 from spark_jobs.bronze import additions, checkpoints, gaps, large
 from spark_jobs.bronze.coverage import Coverage, runs
-from spark_jobs.bronze.fetches import Fetches
-from spark_jobs.bronze.record_batches import MOST_BYTES
-from spark_jobs.bronze.records import Span, bronze_row, find_spans, open_consumer
+from spark_jobs.kafka.fetches import Fetches
+from spark_jobs.kafka.offsets import offsets_at, read_topic
+from spark_jobs.kafka.record_batches import MOST_BYTES
 from spark_jobs.lake.tables import HOLES, Table
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import SettingsError
@@ -28,6 +26,16 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 100_000  # offsets
 _LISTED = 10
 _FILLED = "filled by a replay"
+
+
+@dataclass(frozen=True)
+class Span:
+    """The offsets [first, end) of one partition; `oldest` is the first that Kafka holds."""
+
+    partition: int
+    first: int
+    end: int
+    oldest: int
 
 
 @dataclass(frozen=True)
@@ -69,10 +77,7 @@ def check_times(begin: datetime, end: datetime | None) -> None:
 
 def run(settings: Settings, tables: Iterable[Table], begin: datetime, end: datetime | None) -> None:
     """Add to these bronze tables what they lack of [begin, end), and say what was found. The caller holds their leases."""
-    found: list[Found] = []
-    with open_consumer(settings) as consumer:
-        for table in tables:
-            found += _replay(settings, consumer, table, begin, end)
+    found = [each for table in tables for each in _replay(settings, table, begin, end)]
     added, gone, left = (sum(numbers) for numbers in zip(*((each.added, each.gone, each.left) for each in found), strict=True))
     if gone:
         log.warning("replay: %d offsets of the range are in neither bronze nor Kafka: its retention has removed them", gone)
@@ -84,13 +89,13 @@ def run(settings: Settings, tables: Iterable[Table], begin: datetime, end: datet
         log.info("replay: nothing is missing in bronze that Kafka has of this range; nothing was written")
 
 
-def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetime, end: datetime | None) -> list[Found]:
-    topic = table.name.split(".")[1]
+def _replay(settings: Settings, table: Table, begin: datetime, end: datetime | None) -> list[Found]:
+    topic = table.topic
     label, resumes = checkpoints.resume_offsets(settings, table, topic)
     coverage, holes = Coverage(settings, table, label), _open_holes(settings, table, label)
     found = []
     with additions.open_spool(settings, table) as spool:
-        for span in find_spans(consumer, topic, begin, end):
+        for span in _find_spans(settings, topic, begin, end):
             ours = replace(span, end=max(span.first, min(span.end, resumes.get(str(span.partition), 0))))
             gone, before = _count_gone(coverage, span, begin, end), spool.rows
             empty, too_large = _fetch(settings, topic, label, ours, coverage, holes, spool)
@@ -105,6 +110,15 @@ def _replay(settings: Settings, consumer: Consumer, table: Table, begin: datetim
         log.info("%s: %d records added under the batches that they had: silver has processed them already", table.name, known)
     _log_holes(settings, table, label, holes, found)
     return found
+
+
+def _find_spans(settings: Settings, topic: str, begin: datetime, end: datetime | None) -> list[Span]:
+    """The records of each partition from the first one as late as `begin` to the one before the first as late as `end`."""
+    present = read_topic(settings, topic)
+    starts = offsets_at(settings, topic, present, begin)
+    stops = offsets_at(settings, topic, present, end) if end else present.ends
+    firsts = {number: max(starts[number], oldest) for number, oldest in present.begins.items()}
+    return [Span(int(number), first, max(first, stops[number]), present.begins[number]) for number, first in firsts.items()]
 
 
 def _fetch(
@@ -131,7 +145,7 @@ def _fetch(
                 if record.is_too_large:
                     too_large.append(record.offset)
                 else:
-                    spool.add({**bronze_row(record, label, span.partition), "_batch": former.get(record.offset)})
+                    spool.add({**additions.bronze_row(record, label, span.partition), "_batch": former.get(record.offset)})
             empty.extend(runs(sorted(wanted)))
     return tuple(empty), tuple(too_large)
 

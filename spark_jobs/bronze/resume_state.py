@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.bronze import additions, gaps, generations, incarnations
+from spark_jobs.bronze.coverage import known_offsets
 from spark_jobs.bronze.gaps import Hole
 from spark_jobs.bronze.generations import Checkpoint
 from spark_jobs.bronze.incarnations import Incarnation
-from spark_jobs.bronze.offsets import Positions, Present, known_offsets, read_topic
+from spark_jobs.kafka.offsets import Positions, Present, read_topic
 from spark_jobs.kafka.topics import SOURCE_TOPICS, ensure_topics
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError

@@ -20,7 +20,8 @@ log = logging.getLogger("ledger")
 
 def run_bronze(settings: Settings, options: argparse.Namespace) -> None:
     """Kafka to bronze. Another bronze application on the same tables is refused at once."""
-    from spark_jobs.bronze import ingest, offsets, resume_state
+    from spark_jobs.bronze import ingest, resume_state
+    from spark_jobs.kafka import offsets
     from spark_jobs.maintenance.requests import Maintenance
 
     obeyed = desired_state.read_wanted(settings, INGESTION).number if options.obeying is None else options.obeying
@@ -57,7 +58,8 @@ def run_accept(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_replay(settings: Settings, options: argparse.Namespace) -> None:
     """Fetch again from Kafka what bronze lacks between two broker times. Starts no JVM; ingestion must not run meanwhile."""
-    from spark_jobs.bronze import offsets, replay
+    from spark_jobs.bronze import replay
+    from spark_jobs.kafka import offsets
 
     begin = offsets.parse_time(options.begin, "--from")
     end = offsets.parse_time(options.end, "--to") if options.end else None
@@ -70,13 +72,13 @@ def run_replay(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_import(settings: Settings, options: argparse.Namespace) -> None:
     """History from files or a Postgres table to bronze, once however often it is run. Starts no JVM; ingestion must not run meanwhile."""
-    from spark_jobs.bronze import imports
+    from spark_jobs.bronze.imports import job
 
-    source = imports.Source(options.source, options.file, options.postgres, options.order_by)
-    imports.check_source(source)
+    source = job.Source(options.source, options.file, options.postgres, options.order_by)
+    job.check_source(source)
     table = next(table for table in tables.BRONZE if table.name == f"bronze.{options.topic}")
     with _stopped(settings, options, [table]):
-        imports.run(settings, table, source)
+        job.run(settings, table, source)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message as Rec
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.bronze.records import open_consumer
+from spark_jobs.kafka.offsets import open_consumer
 from spark_jobs.kafka.topics import ANSWER_SECONDS, PUBLISHED, KafkaTopic, ensure_topics
 from spark_jobs.live.publications import TRANSACTIONS, Message, Publication
 from spark_jobs.runtime.errors import LedgerError

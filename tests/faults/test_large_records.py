@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from include.demo.reconciliation import ingested
 from spark_jobs import control
 from spark_jobs.bronze import acceptance
-from spark_jobs.bronze.fetches import Fetches
+from spark_jobs.kafka.fetches import Fetches
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS
 from spark_jobs.runtime.errors import SettingsError

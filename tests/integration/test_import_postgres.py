@@ -11,7 +11,7 @@ import pytest
 
 from include.stack import postgres
 from include.stack.shutdown import stop_parts
-from spark_jobs.bronze import imports
+from spark_jobs.bronze.imports import job as imports
 from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, endpoints_file, read_settings

@@ -8,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs.bronze import additions, imports
+from spark_jobs.bronze import additions
+from spark_jobs.bronze.imports import job as imports
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table

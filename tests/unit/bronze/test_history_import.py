@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.bronze import imports
+from spark_jobs.bronze.imports import job as imports
 from spark_jobs.lake import tables
 from spark_jobs.run import main
 from spark_jobs.runtime.errors import SettingsError

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from spark_jobs.bronze.texts import fields_of, missing_fields, parse_time, to_message
+from spark_jobs.bronze.imports.texts import fields_of, missing_fields, parse_time, to_message
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import SettingsError
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from spark_jobs.bronze import additions
-from spark_jobs.bronze.record_batches import Record
-from spark_jobs.bronze.records import bronze_row
+from spark_jobs.bronze.additions import bronze_row
 from spark_jobs.control.scope import newest_batch
+from spark_jobs.kafka.record_batches import Record
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS
 from spark_jobs.runtime.settings import read_settings

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.bronze import large
-from spark_jobs.bronze.record_batches import MOST_BYTES, Headers, Record, RecordBatch, split
+from spark_jobs.kafka.record_batches import MOST_BYTES, Headers, Record, RecordBatch, split
 
 CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 STREAMS = ("gzip", "lz4", "zstd")

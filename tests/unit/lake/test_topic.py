@@ -7,7 +7,7 @@ import pytest
 from include.producer import Disturbances, file_sources, files, plan_messages
 from include.producer.__main__ import main
 from include.producer.records import FIELDS, TOPICS
-from spark_jobs.bronze.texts import fields_of, to_message
+from spark_jobs.bronze.imports.texts import fields_of, to_message
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.topic import COORDINATES, Topic
 from spark_jobs.lake.topics import BY_TOPIC

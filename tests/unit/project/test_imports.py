@@ -68,7 +68,7 @@ FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
     {
         "commands": (
             *("reprocessing", "maintenance", "audit", "explain", "export"),
-            *("live", "releases", "bronze", "silver", "gold", "control", "service", "lake", "runtime"),
+            *("live", "releases", "bronze", "silver", "gold", "control", "service", "kafka", "lake", "runtime"),
         )
     },
     {"run": ("commands", "runtime")},

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 
-from spark_jobs.bronze.offsets import connected
-from spark_jobs.bronze.record_batches import RecordBatch, split
+from spark_jobs.kafka.offsets import connected
+from spark_jobs.kafka.record_batches import RecordBatch, split
 from spark_jobs.kafka.topics import ANSWER_SECONDS
 from spark_jobs.runtime.errors import LedgerError
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.bronze.texts import Texts
+from spark_jobs.bronze.imports.texts import Texts
 from spark_jobs.runtime.errors import SettingsError, first_line
 from spark_jobs.runtime.values import to_list
 

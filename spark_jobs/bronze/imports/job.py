@@ -18,8 +18,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.bronze import additions, files, postgres
-from spark_jobs.bronze.texts import KeyAndValue, Texts, fields_of, missing_fields, to_message
+from spark_jobs.bronze import additions
+from spark_jobs.bronze.imports import files, postgres
+from spark_jobs.bronze.imports.texts import KeyAndValue, Texts, fields_of, missing_fields, to_message
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import BY_TOPIC

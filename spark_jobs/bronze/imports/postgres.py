@@ -7,7 +7,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from spark_jobs.bronze.texts import Texts
+from spark_jobs.bronze.imports.texts import Texts
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.postgres import connect
 from spark_jobs.runtime.settings import Settings

@@ -1,4 +1,4 @@
-"""Kafka offsets: what a topic has now, what bronze holds of it, and from where a new checkpoint starts."""
+"""Kafka offsets: what a topic has now, where a time lies in it, and from where a new reader starts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,24 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
-from string import Template
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from deltalake import DeltaTable
 
-from spark_jobs import control
 from spark_jobs.kafka.messages import EPOCH, MILLISECOND
 from spark_jobs.kafka.topics import ANSWER_SECONDS
-from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 
 WORDS = ("earliest", "latest", "committed")
 Positions = dict[str, int]  # partition -> offset
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_KNOWN = Template("select _partition, max(_offset) as last from t where _topic = '$label' group by _partition")
 _CONFIRM_SECONDS = 5
 OffsetSpec: Any = import_module("confluent_kafka.admin").OffsetSpec  # it has no types
 
@@ -41,12 +36,6 @@ def check_start(start: str | None) -> None:
     """Refuse, with SettingsError, a starting point that is none."""
     if start is not None and start not in WORDS:
         parse_time(start, "--starting-offsets", *WORDS)
-
-
-def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
-    """The last offset that bronze holds of each partition of what it calls `label` (`_topic`)."""
-    rows = control.query(DeltaTable(str(table.path(settings))), _KNOWN.substitute(label=label))
-    return {str(row["_partition"]): row["last"] for row in rows.to_pylist()}
 
 
 def read_topic(settings: Settings, topic: str) -> Present:
@@ -81,21 +70,21 @@ def find_start(
     """
     chosen = {"earliest": present.begins, "latest": present.ends, "committed": following}.get(start)
     if chosen is None:
-        moment = OffsetSpec.for_timestamp(to_millis(parse_time(start, "--starting-offsets", *WORDS)))
-        with _errors_of_kafka(settings, topic):
-            chosen = _ask(_connect(settings.broker()), topic, [int(number) for number in present.begins], moment)
+        chosen = offsets_at(settings, topic, present, parse_time(start, "--starting-offsets", *WORDS))
     starts, holes = {}, []
     for number, begin in present.begins.items():
-        found = chosen.get(number, -1)  # Kafka says -1 where no record is as late as that
-        starts[number] = max(begin, found if found >= 0 else present.ends[number])
+        starts[number] = max(begin, chosen[number])
         if starts[number] > (first := max(begin, following.get(number, 0))):
             holes.append({"_partition": int(number), "first_offset": first, "last_offset": starts[number] - 1})
     return starts, holes
 
 
-def to_millis(at: datetime) -> int:
-    """Epoch milliseconds, rounded up: Kafka answers with the first record as late as that."""
-    return max(0, -((EPOCH - at) // MILLISECOND))
+def offsets_at(settings: Settings, topic: str, present: Present, at: datetime) -> Positions:
+    """The offset of the first record of each partition as late as a time; where there is none, the one after the last record."""
+    millis = max(0, -((EPOCH - at) // MILLISECOND))  # rounded up
+    with _errors_of_kafka(settings, topic):
+        found = _ask(_connect(settings.broker()), topic, [int(number) for number in present.begins], OffsetSpec.for_timestamp(millis))
+    return {number: offset if offset >= 0 else present.ends[number] for number, offset in found.items()}
 
 
 def parse_time(text: str, option: str, *words: str) -> datetime:
@@ -115,6 +104,28 @@ def _ask(admin: AdminClient, topic: str, numbers: list[int], spec: Any) -> Posit
     asked = {TopicPartition(topic, number): spec for number in numbers}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS)
     return {str(place.partition): int(answer.result(ANSWER_SECONDS).offset) for place, answer in answers.items()}
+
+
+@contextmanager
+def open_consumer(settings: Settings) -> Iterator[Consumer]:
+    """A reader of committed records that leaves no trace at the broker; errors of the broker come out as LedgerError."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.broker(),
+            "group.id": "ledger-reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+    try:
+        yield consumer
+    except KafkaException as error:
+        raise LedgerError(f"Kafka at {settings.broker()} does not answer ({error.args[0].str()}): is the broker up?") from None
+    finally:
+        consumer.close()
 
 
 @contextmanager
