@@ -81,9 +81,7 @@ def reconcile(settings: Settings, release: Release) -> Reconciliation:
 def table_rows(settings: Settings, release: Release) -> dict[str, int]:
     """Rows of each table that a release names, counted at the version that it names."""
     tables = [table for table in BY_NAME.values() if table.name in release.versions]
-    return {
-        table.name: int(control.query(_open(settings, table, release), "SELECT count(*) AS n FROM t")["n"][0].as_py()) for table in tables
-    }
+    return {table.name: control.count(_open(settings, table, release)) for table in tables}
 
 
 def read_gates(settings: Settings) -> list[Gate]:
@@ -114,11 +112,10 @@ def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[in
     """
     life = incarnations.newest(settings, topic)
     label = life.label if life else topic
-    path = str(table.path(settings))
-    if not DeltaTable.is_deltatable(path):
+    if not table.exists(settings):
         return {}
     per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"
-    rows = control.query(DeltaTable(path), per_partition).to_pylist()
+    rows = control.query(table.open(settings), per_partition).to_pylist()
     found = {row["_partition"]: (row["records"], row["next"]) for row in rows if row["_topic"] == label}
     for hole in sorted(gaps.recorded(settings, table, label), key=lambda hole: int(hole["first_offset"])):
         records, behind = found.get(hole["_partition"], (0, 0))

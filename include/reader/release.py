@@ -82,9 +82,8 @@ class ReleaseReader:
         """The control tables, as they are at the first query. Corrections are left out: they hold values of persons."""
         session.execute("create schema control")
         for table in CONTROL:
-            path = str(table.path(self.settings))
-            if table != CORRECTIONS and DeltaTable.is_deltatable(path):
-                control.register(session, table.name, DeltaTable(path), table)
+            if table != CORRECTIONS and table.exists(self.settings):
+                control.register(session, table.name, table.open(self.settings), table)
 
 
 def open_release(settings: Settings, release_id: int | None = None) -> ReleaseReader:

@@ -85,7 +85,7 @@ def of_now(settings: Settings) -> Snapshot:
     backfills.refuse_halfway(settings)
     read = control.versions_read_by_gold(settings)
     wanted = (*BRONZE, *SILVER, *(GOLD if read else ()), REDRIVES, CORRECTIONS)
-    found = {table: DeltaTable(path) for table in wanted if DeltaTable.is_deltatable(path := str(table.path(settings)))}
+    found = {table: table.open(settings) for table in wanted if table.exists(settings)}
     if missing := [table.name for table in wanted if table not in found]:
         raise LedgerError(
             f"found no {', '.join(missing)} in {settings.warehouse}, expected every table: run silver and gold, which create them"
@@ -106,7 +106,7 @@ def of_release(settings: Settings, number: int) -> Snapshot:
         raise SettingsError(f"--as-of: {error}") from None
     tables = {name: Pinned(delta.table_uri, delta.version()) for name, delta in opened.items()}
     for table in (REDRIVES, CORRECTIONS):
-        tables[table.name] = Pinned(str(table.path(settings)), DeltaTable(str(table.path(settings))).version())
+        tables[table.name] = Pinned(str(table.path(settings)), table.open(settings).version())
     batches = {table.topic: tuple(_batches(settings, table, release.last_batches.get(table.name, 0))) for table in BRONZE}
     withdrawn = tuple(_withdrawn(settings, release.released_at))
     read = {table.name: release.versions[table.name] for table in FOLLOWERS}
@@ -115,7 +115,7 @@ def of_release(settings: Settings, number: int) -> Snapshot:
 
 def has_run(settings: Settings) -> bool:
     """Whether silver has ever taken a batch."""
-    return DeltaTable.is_deltatable(str(BATCHES.path(settings))) and any(_batches(settings, table) for table in BRONZE)
+    return BATCHES.exists(settings) and any(_batches(settings, table) for table in BRONZE)
 
 
 def is_read(settings: Settings, snapshot: Snapshot, table: Table) -> bool:

@@ -5,8 +5,6 @@ Needs no Spark. Works while the ingestion runs and is refused: it is recorded in
 
 import logging
 
-from deltalake import DeltaTable
-
 from spark_jobs.bronze import gaps, incarnations, large
 from spark_jobs.bronze.resume_state import find_resume_state
 from spark_jobs.kafka.fetches import Fetches
@@ -28,7 +26,7 @@ def check_place(partition: int | None, offset: int | None) -> None:
 
 def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> None:
     """Accept, once, exactly what is refused of a topic now; raises SettingsError when that is nothing."""
-    state = find_resume_state(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
+    state = find_resume_state(settings, table, topic) if table.exists(settings) else None
     if state is None or state.refusal is None:
         raise SettingsError(
             f"topic {topic}: found nothing to accept, expected lost offsets or a topic that was created again; nothing was written"
@@ -47,7 +45,7 @@ def give_up(settings: Settings, table: Table, partition: int, offset: int, who: 
     """Record, once, that bronze does without one record that is too large; raises SettingsError when it is not."""
     topic = table.topic
     place = f"offset {offset} of partition {partition}"
-    state = find_resume_state(settings, table, topic) if DeltaTable.is_deltatable(str(table.path(settings))) else None
+    state = find_resume_state(settings, table, topic) if table.exists(settings) else None
     if state is None:
         raise SettingsError(f"topic {topic}: found no {table.name}, expected an ingestion that refuses {place}; nothing was written")
     if state.refusal:

@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
@@ -131,7 +131,7 @@ def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, 
     rows = pa.RecordBatchReader.from_batches(schema, _complete(spool.read(), schema, number, datetime.now(UTC)))
     kill_point(f"before {table.name}")
     write_deltalake(
-        DeltaTable(str(table.path(settings))),
+        table.open(settings),
         rows,
         mode="append",
         commit_properties=properties,

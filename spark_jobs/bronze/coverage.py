@@ -34,7 +34,7 @@ _NEAREST = Template(
 
 def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
     """The last offset that bronze holds of each partition of what it calls `label` (`_topic`)."""
-    rows = control.query(DeltaTable(str(table.path(settings))), _KNOWN.substitute(label=label))
+    rows = control.query(table.open(settings), _KNOWN.substitute(label=label))
     return {str(row["_partition"]): row["last"] for row in rows.to_pylist()}
 
 
@@ -46,10 +46,9 @@ class Coverage:
 
     def __init__(self, settings: Settings, table: Table, label: str) -> None:
         topic = BY_TOPIC[table.topic]
-        paths = [str(each.path(settings)) for each in (*topic.valid, topic.quarantine)]
         self._topic = label
-        self._bronze = DeltaTable(str(table.path(settings)))
-        self._silver = [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
+        self._bronze = table.open(settings)
+        self._silver = [each.open(settings) for each in (*topic.valid, topic.quarantine) if each.exists(settings)]
         self._processed = control.last_batch(settings, "silver", topic.silver.name)
         self._names_every_row = not topic.has_versions
 

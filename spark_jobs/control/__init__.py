@@ -29,10 +29,9 @@ _NULLS = {
 
 def read(settings: Settings, table: Table) -> pa.Table:
     """All rows of a table, in no particular order; no rows where the table does not exist yet."""
-    path = str(table.path(settings))
-    if not DeltaTable.is_deltatable(path):
+    if not table.exists(settings):
         return _schema(table).empty_table()
-    found = query(DeltaTable(path), "select * from t", table)
+    found = query(table.open(settings), "select * from t", table)
     return found.select(table.columns).cast(_schema(table))
 
 
@@ -72,7 +71,7 @@ def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa
 def append_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
     ensure_tables(settings, [table], has_lease=True)
-    target = DeltaTable(str(table.path(settings)))
+    target = table.open(settings)
     done = target.transaction_version(once.application) if once else None
     if once and done is not None and done >= once.version:
         return
@@ -99,7 +98,7 @@ def generation(settings: Settings) -> int:
 def is_rolled_back(settings: Settings) -> bool:
     """Whether the roll-back that was decided last is carried out, or none ever was."""
     number = generation(settings)
-    return number == 1 or (DeltaTable(str(DECISIONS.path(settings))).transaction_version(ROLLED_BACK) or 0) >= number
+    return number == 1 or (DECISIONS.open(settings).transaction_version(ROLLED_BACK) or 0) >= number
 
 
 def application(settings: Settings, name: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
@@ -206,9 +205,8 @@ def _where(settings: Settings, place: Place, topics: list[tuple[Table, Table, Ta
 
 
 def _rows(settings: Settings, table: Table, sql: str) -> Iterator[dict[str, Any]]:
-    path = str(table.path(settings))
-    if DeltaTable.is_deltatable(path):
-        yield from control.query(DeltaTable(path), sql).to_pylist()
+    if table.exists(settings):
+        yield from control.query(table.open(settings), sql).to_pylist()
 
 
 def _place(row: dict[str, Any]) -> Place:

@@ -4,8 +4,6 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from spark_jobs import control
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import DISTRICTS
@@ -53,7 +51,7 @@ def replace(settings: Settings, rows: list[dict[str, Any]]) -> tuple[int, bool]:
     with leases.hold(settings, [DISTRICTS], owner="run districts"):
         if is_new := sorted(rows, key=_number) != sorted(control.read(settings, DISTRICTS).to_pylist(), key=_number):
             control.replace_under_lease(settings, DISTRICTS, rows)
-        return DeltaTable(str(DISTRICTS.path(settings))).version(), is_new
+        return DISTRICTS.open(settings).version(), is_new
 
 
 def _number(row: dict[str, Any]) -> int:

@@ -5,7 +5,7 @@ from string import Template
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
 from spark_jobs import control
 from spark_jobs.lake.tables import Table
@@ -32,7 +32,7 @@ def find_rows(
     """
     declared = pa.schema(table.delta_schema().to_arrow())
     schema = pa.schema([declared.field(name) for name in columns])
-    session = control.register(QueryBuilder(_AT_ONCE), "t", DeltaTable(str(table.path(settings)), version=version), table)
+    session = control.register(QueryBuilder(_AT_ONCE), "t", table.open(settings, version=version), table)
     parts, size, count = [schema.empty_table()], 0, 0
     for batch in session.execute(_SELECT.substitute(columns=", ".join(f'"{name}"' for name in columns), where=where)):
         part = pa.Table.from_batches([pa.record_batch(batch)]).cast(schema)

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from deltalake import DeltaTable
-
 from expectations.row_rules import RuleError, RuleSet, parse_rules, read_rules
 from spark_jobs import control
 from spark_jobs.lake.tables import BATCHES, RULE_SETS, Table
@@ -68,7 +66,7 @@ def begin(settings: Settings, txn: Txn, table: Table, rules: RuleSet) -> None:
 
 def begun(settings: Settings, application: str, topic: str, table: Table) -> Begun | None:
     """What a run of this application has begun and never recorded in control.batches: it is repeated by the rules of that run."""
-    delta, done = DeltaTable(str(BATCHES.path(settings))), control.last_batch(settings, "silver", table.name)
+    delta, done = BATCHES.open(settings), control.last_batch(settings, "silver", table.name)
     for (of, version), text in _texts(settings).items():
         last = delta.transaction_version(_mark(application, table, version)) if of == topic else None
         if last is not None and last > done:  # no more than one: a later run repeats it before it begins another

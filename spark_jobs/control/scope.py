@@ -29,6 +29,7 @@ _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold"
 _CONTROL = {table.name.replace(".", "_"): table for table in (BATCHES, HOLES)}  # that a suite may name
 _HISTORY_STEP = 200
 _REWRITES = ("DELETE", "UPDATE", "MERGE", "RESTORE", "TRUNCATE")
+_NEWEST_REDRIVEN = 'select "table", max(_silver_version) as version from t group by "table"'
 _VIEW = Template("create view $name as select * from $raw where $condition")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
@@ -121,7 +122,7 @@ def open_query(
             add_view("written", f"written_{own}", "true")
             ready.add("written")
         for name in (words & _CONTROL.keys()) - ready:
-            control.register(builder, name, DeltaTable(str(_CONTROL[name].path(settings))), _CONTROL[name])
+            control.register(builder, name, _CONTROL[name].open(settings), _CONTROL[name])
             ready.add(name)
         return pa.table(builder.execute(sql).read_all())
 
@@ -133,8 +134,7 @@ def newest_batch(settings: Settings, table: Table) -> int:
 
     A batch of records that bronze had already brings none.
     """
-    path = str(table.path(settings))
-    return _newest_batch(DeltaTable(path)) if DeltaTable.is_deltatable(path) else 0
+    return _newest_batch(table.open(settings)) if table.exists(settings) else 0
 
 
 def unread_bronze(settings: Settings) -> list[Table]:
@@ -160,7 +160,7 @@ def version_after(settings: Settings, table: Table, last_batch: int, since: date
     """
     if last_batch == 0:
         return None
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     version = version_upto(delta, last_batch)
     if version == delta.version() or (since is not None and _committed_at(delta, version) < since):
         return None
@@ -169,7 +169,7 @@ def version_after(settings: Settings, table: Table, last_batch: int, since: date
 
 def is_rewritten(settings: Settings, table: Table, last_batch: int) -> bool:
     """Whether rows of a bronze table were removed or changed after this batch came, so its commits no longer add up to its rows."""
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     since = version_upto(delta, last_batch) if last_batch else 0
     return since < delta.version() and any(commit["operation"] in _REWRITES for commit in delta.history(delta.version() - since))
 
@@ -218,7 +218,7 @@ def _newest_batch(table: DeltaTable) -> int:
 
 
 def _version(settings: Settings, table: Table, last_batch: int) -> int:
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     return version_upto(delta, last_batch) if table.layer == "bronze" else delta.version()
 
 
@@ -247,12 +247,9 @@ def _is_amended(settings: Settings, layer: str, passed: Collection[Verdict]) -> 
     if layer == "gold":
         known |= control.versions_read_by_gold(settings, upto=min(verdict.judged_at for verdict in passed))
     newest = list(backfills.changed_versions(settings).items())
-    path = str(REDRIVES.path(settings))
-    if DeltaTable.is_deltatable(path):
-        redriven = control.query(
-            DeltaTable(path), 'select "table", max(_silver_version) as version from t group by "table"', REDRIVES
-        ).to_pylist()
-        newest += [(row["table"], row["version"]) for row in redriven]
+    if REDRIVES.exists(settings):
+        redriven = control.query(REDRIVES.open(settings), _NEWEST_REDRIVEN, REDRIVES)
+        newest += [(row["table"], row["version"]) for row in redriven.to_pylist()]
     return any(version > known[name] for name, version in newest if name in known)
 
 
@@ -266,7 +263,7 @@ def _stands(settings: Settings, verdict: Verdict, layer: str, last: int, version
 def _check_exists(settings: Settings, layer: str) -> None:
     job = "gold" if layer == "gold" else "silver"
     wanted = dict.fromkeys((*LAYERS[layer], *LAYERS[job], BATCHES))
-    missing = [table.name for table in wanted if not DeltaTable.is_deltatable(str(table.path(settings)))]
+    missing = [table.name for table in wanted if not table.exists(settings)]
     if missing:
         raise LedgerError(
             f"nothing to judge in {layer}: found no {', '.join(missing)} in {settings.warehouse}, "
@@ -279,7 +276,7 @@ def _check_complete(settings: Settings, versions: dict[Table, int], last: int) -
     for table, version in versions.items():
         if "_batch" not in table.columns:
             continue
-        builder = QueryBuilder().register("rows", DeltaTable(str(table.path(settings)), version=version))
+        builder = QueryBuilder().register("rows", table.open(settings, version=version))
         found = pa.table(builder.execute("select max(_batch) as last from rows").read_all())["last"][0].as_py() or 0
         if found > last:
             raise LedgerError(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
 from spark_jobs import control
 from spark_jobs.lake.tables import BY_NAME, DECISIONS, QUALITY_RESULTS, ensure_tables
@@ -258,11 +258,10 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def _read_rows(settings: Settings) -> list[dict[str, Any]]:
-    verdicts, decisions = (str(table.path(settings)) for table in (QUALITY_RESULTS, DECISIONS))
-    if not DeltaTable.is_deltatable(verdicts):
+    if not QUALITY_RESULTS.exists(settings):
         return []
     ensure_tables(settings, [DECISIONS])
-    builder = control.register(QueryBuilder(), "verdicts", DeltaTable(verdicts), QUALITY_RESULTS)
-    control.register(builder, "decisions", DeltaTable(decisions), DECISIONS)
+    builder = control.register(QueryBuilder(), "verdicts", QUALITY_RESULTS.open(settings), QUALITY_RESULTS)
+    control.register(builder, "decisions", DECISIONS.open(settings), DECISIONS)
     rows: list[dict[str, Any]] = pa.table(builder.execute(_THAT_MATTER).read_all()).to_pylist()
     return rows

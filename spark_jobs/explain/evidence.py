@@ -6,7 +6,6 @@ from functools import cached_property
 from string import Template
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from spark_jobs.explain.cells import literal
@@ -165,7 +164,6 @@ def open_session(snapshot: Snapshot, table: GoldTable) -> Session:
     """The silver tables that the cells of a table need, at a moment."""
     named = _NAMES | ({"dimension": table.cell.dimension} if table.cell.dimension else {})
     opened = {name: snapshot.open(table) for name, table in named.items()}
-    redrives = str(tables.REDRIVES.path(snapshot.settings))
-    if DeltaTable.is_deltatable(redrives):
-        opened["redrives"] = DeltaTable(redrives)
+    if tables.REDRIVES.exists(snapshot.settings):
+        opened["redrives"] = tables.REDRIVES.open(snapshot.settings)
     return Session(**opened)

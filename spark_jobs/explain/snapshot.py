@@ -49,8 +49,8 @@ class Snapshot:
         changes of silver that changed nothing in the table.
         """
         versions = control.versions_read_by_gold(settings)  # before the table is opened: it may follow further, never less far
-        if DeltaTable.is_deltatable(str(table.path(settings))):
-            gold = DeltaTable(str(table.path(settings)))
+        if table.exists(settings):
+            gold = table.open(settings)
             followed = {source.name: gold.transaction_version(control.following(settings, source)) for source in tables.FOLLOWERS}
             versions |= {name: max(version, versions.get(name, 0)) for name, version in followed.items() if version is not None}
         return cls(settings, None, versions)
@@ -68,14 +68,15 @@ class Snapshot:
             raise SettingsError(str(error)) from None
 
     def _open_now(self, table: Table) -> DeltaTable:
-        path = str(table.path(self.settings))
-        if not DeltaTable.is_deltatable(path):
-            raise SettingsError(f"found no {table.name} at {path}, expected what {table.layer} writes: run {table.layer} first")
-        head, version = DeltaTable(path), self.versions.get(table.name)
+        if not table.exists(self.settings):
+            raise SettingsError(
+                f"found no {table.name} at {table.path(self.settings)}, expected what {table.layer} writes: run {table.layer} first"
+            )
+        head, version = table.open(self.settings), self.versions.get(table.name)
         if version is None or version >= head.version() or hold_same_rows(self.settings, table, version, head.version()):
             return head
         try:
-            return DeltaTable(path, version=version)
+            return table.open(self.settings, version)
         except DeltaError as error:
             raise SettingsError(
                 f"{table.name}: version {version}, from which gold was built, can no longer be read ({first_line(error)}): run gold, or "
@@ -88,11 +89,10 @@ class Snapshot:
 
     def batches(self, names: Iterable[str]) -> list[Row]:
         """The rows of control.batches of some tables that are part of it, in the order of their batches."""
-        path = str(tables.BATCHES.path(self.settings))
-        if not DeltaTable.is_deltatable(path):
+        if not tables.BATCHES.exists(self.settings):
             return []
         sql = _RUNS.substitute(names=", ".join(f"'{name}'" for name in names))
-        return self._of_release(control.query(DeltaTable(path), sql, tables.BATCHES).to_pylist(), self._is_run_of_release)
+        return self._of_release(control.query(tables.BATCHES.open(self.settings), sql, tables.BATCHES).to_pylist(), self._is_run_of_release)
 
     def redrives(self) -> list[Row]:
         """The rows of control.redrives that are part of it."""

@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.lake.layout import order_of
@@ -59,7 +58,7 @@ def files_of(settings: Settings, table: Table) -> list[DataFile]:
 
     Of gold the largest: a row that came late, of which any file may have some, says nothing of where the others are.
     """
-    actions = pa.table(DeltaTable(str(table.path(settings))).get_add_actions(flatten=True))
+    actions = pa.table(table.open(settings).get_add_actions(flatten=True))
     first = f"{'max' if table.layer == 'gold' else 'min'}.{(order_of(table) or ('',))[0]}"
     partitions = [f"partition.{name}" for name in table.partitioned_by]
     places = _numbers(actions[first]) if first in actions.column_names else [None] * len(actions)

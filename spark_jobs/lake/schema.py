@@ -56,7 +56,7 @@ def bring_up(settings: Settings, tables: Iterable[Table]) -> None:
     The caller holds no lease. Opens no table where the schema version is that of this code.
     """
     if refuse_newer(settings) < SCHEMA_VERSION and settings.warehouse.exists():
-        ensure_tables(settings, [table for table in tables if deltalake.DeltaTable.is_deltatable(str(table.path(settings)))])
+        ensure_tables(settings, [table for table in tables if table.exists(settings)])
         write_whole(version_file(settings), f"{SCHEMA_VERSION}\n")
 
 
@@ -68,8 +68,8 @@ def ensure_tables(settings: Settings, tables: Iterable[Table], *, has_lease: boo
     """
     tables = list(tables)
     refuse_newer(settings)
-    existing = [table for table in tables if deltalake.DeltaTable.is_deltatable(str(table.path(settings)))]
-    found = {table: deltalake.DeltaTable(str(table.path(settings))) for table in existing}
+    existing = [table for table in tables if table.exists(settings)]
+    found = {table: table.open(settings) for table in existing}
     if differences := [each for table, delta in found.items() for each in _differences(table, delta)]:
         raise LedgerError(f"found tables in {settings.warehouse} that this code cannot write: {'; '.join(differences)}: {_TO_DO}")
     for table in tables:
@@ -98,7 +98,7 @@ def _create(settings: Settings, table: Table) -> None:
 
 
 def _add_columns(settings: Settings, table: Table) -> None:
-    delta = deltalake.DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     if names := lacking(table, delta):  # otherwise another process was faster
         delta.alter.add_columns([field for field in table.delta_schema().fields if field.name in names])
         log.info("%s: added %s, null in the rows that were there", table.name, ", ".join(names))

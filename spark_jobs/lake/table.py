@@ -56,6 +56,14 @@ class Table:
         layer, table = self.name.split(".")
         return settings.warehouse / layer / table
 
+    def exists(self, settings: Settings) -> bool:
+        """Whether the table was created already."""
+        return deltalake.DeltaTable.is_deltatable(str(self.path(settings)))
+
+    def open(self, settings: Settings, version: int | None = None) -> deltalake.DeltaTable:
+        """The table as it is now, or as it was at a version, without Spark."""
+        return deltalake.DeltaTable(str(self.path(settings)), version=version)
+
     def delta_schema(self) -> deltalake.Schema:
         """The schema for readers and writers that need no Spark."""
         return deltalake.Schema.from_json(json.dumps(delta_struct(self.ddl)))

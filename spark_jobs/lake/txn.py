@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from deltalake import DeltaTable
-
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.settings import Settings
 
@@ -20,5 +18,4 @@ class Txn(NamedTuple):
 
 def applied(settings: Settings, table: Table, application: str) -> int | None:
     """How far an application has brought a table; None when it has written nothing yet, or the table does not exist."""
-    path = str(table.path(settings))
-    return DeltaTable(path).transaction_version(application) if DeltaTable.is_deltatable(path) else None
+    return table.open(settings).transaction_version(application) if table.exists(settings) else None

@@ -40,7 +40,7 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
     after all others were maintained.
     """
     session = cache(start)
-    present = [table for table in tables if table_maintenance.exists(settings, table)]
+    present = [table for table in tables if table.exists(settings)]
     served = [table for table in present if table in (*BRONZE, *LIVE)]
     with progress.phase("tables of running applications"):
         reports = _maintain_served(settings, served, session, who, wait_seconds)

@@ -130,7 +130,7 @@ def remove_files(settings: Settings, table: Table, keep: VersionsInUse, now: dat
     old. Deletion vectors and files of other kinds stay.
     """
     path = table.path(settings)
-    delta, history = DeltaTable(str(path)), log_files.read_log(path)
+    delta, history = table.open(settings), log_files.read_log(path)
     old = history.newest_before(_uncovered(settings, table, now))
     if old is None:  # nothing has been there for long enough
         return 0, 0
@@ -154,7 +154,7 @@ def clean_log(settings: Settings, table: Table, keep: VersionsInUse, now: dateti
     """Delete the commits before all that is in use or young; returns how many."""
     path = table.path(settings)
     history = log_files.read_log(path)
-    days = LEAST_LOG_DAYS if table.layer == "control" else _retention(DeltaTable(str(path))).days
+    days = LEAST_LOG_DAYS if table.layer == "control" else _retention(table.open(settings)).days
     needed = [*keep.versions, *([keep.unread_from - 1] if keep.unread_from else [])]
     old = history.newest_before(now - timedelta(days=days))
     return log_files.clean(history, min([old if old is not None else 0, *needed]), now - _SETTLED)
@@ -171,8 +171,7 @@ def _join(settings: Settings, table: Table, session: Callable[[], SparkSession],
 
 def _join_control(settings: Settings, table: Table) -> int:
     """Control tables are written without Spark, in whatever order."""
-    path = table.path(settings)
-    delta, checkpoints = DeltaTable(str(path)), log_files.read_log(path).checkpoints
+    delta, checkpoints = table.open(settings), log_files.read_log(table.path(settings)).checkpoints
     if delta.version() - max(checkpoints, default=0) > _MOST_COMMITS_READ:  # Delta's own come every 100: no commit before may go
         delta.create_checkpoint()
     target = compaction.target_bytes(table)
@@ -184,13 +183,13 @@ def _join_control(settings: Settings, table: Table) -> int:
 
 
 def _size(settings: Settings, table: Table) -> tuple[int, int]:
-    sizes = pa.table(DeltaTable(str(table.path(settings))).get_add_actions()).column("size_bytes").to_pylist()
+    sizes = pa.table(table.open(settings).get_add_actions()).column("size_bytes").to_pylist()
     return len(sizes), sum(sizes)
 
 
 def _uncovered(settings: Settings, table: Table, now: datetime) -> datetime:
     """The time before which a version's files are not sure to be there still."""
-    return now - _retention(DeltaTable(str(table.path(settings)))) + _DOUBT
+    return now - _retention(table.open(settings)) + _DOUBT
 
 
 def _retention(delta: DeltaTable) -> timedelta:
@@ -211,11 +210,6 @@ def _remove(file: Path) -> int | None:
 
 def _megabytes(size: int) -> str:
     return f"{size / 2**20:.1f} MB"
-
-
-def exists(settings: Settings, table: Table) -> bool:
-    """Whether a table was made already."""
-    return DeltaTable.is_deltatable(str(table.path(settings)))
 
 
 def utc_now() -> datetime:

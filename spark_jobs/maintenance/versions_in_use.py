@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from deltalake import DeltaTable
-
 from spark_jobs import control
 from spark_jobs.control import scope
 from spark_jobs.control.verdicts import newest_verdicts
@@ -28,7 +26,7 @@ class VersionsInUse:
 
 def find(settings: Settings, table: Table, now: datetime) -> VersionsInUse:
     """What must stay of a table, as things are now. The caller holds the table's lease, or only asks."""
-    head = DeltaTable(str(table.path(settings))).version()
+    head = table.open(settings).version()
     first = unread_from(settings, table)
     return VersionsInUse(tuple(sorted(_opened(settings, table, now))), first if first is not None and first <= head else None)
 
@@ -65,4 +63,4 @@ def unread_from(settings: Settings, table: Table) -> int | None:
 
 def _unread_by_silver(settings: Settings, bronze: Table) -> int | None:
     done = control.silver_batch(settings, bronze.topic)
-    return scope.version_upto(DeltaTable(str(bronze.path(settings))), done) + 1 if done else None
+    return scope.version_upto(bronze.open(settings), done) + 1 if done else None

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from expectations.gate import Judgement, judge_profiles
@@ -166,7 +165,7 @@ def _is_rewritten(name: str) -> bool:
 def _is_kept(settings: Settings, name: str, version: int) -> bool:
     """Whether a version can still be read: its commits are there, and so are its files."""
     try:
-        files = DeltaTable(str(BY_NAME[name].path(settings)), version=version).file_uris()
+        files = BY_NAME[name].open(settings, version).file_uris()
     except DeltaError:
         return False
     return all(Path(unquote(file)).exists() for file in files)

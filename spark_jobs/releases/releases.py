@@ -100,7 +100,7 @@ def has_unreleased_batches(settings: Settings) -> bool:
     if any((newest_batch(settings, table) or 0) > _last_batch(release, table) for table in BRONZE):
         return True
     versions = release.versions if release else {}
-    heads = {table: DeltaTable(str(table.path(settings))).version() for table in (*SILVER, *GOLD) if table.name in versions}
+    heads = {table: table.open(settings).version() for table in (*SILVER, *GOLD) if table.name in versions}
     return any(not hold_same_rows(settings, table, versions[table.name], head) for table, head in heads.items())
 
 
@@ -128,9 +128,8 @@ def unreleased_since(settings: Settings) -> datetime | None:
     release = latest_release(settings)
     moments = []
     for table in BRONZE:
-        path = str(table.path(settings))
-        if DeltaTable.is_deltatable(path):
-            files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+        if table.exists(settings):
+            files = pa.table(table.open(settings).get_add_actions(flatten=True))
             known = files.select(["min._ingested_at", "max._batch"]).to_pylist() if files.num_rows else []
             moments += [file["min._ingested_at"] for file in known if (file["max._batch"] or 0) > _last_batch(release, table)]
     return min(moments, default=None)
@@ -168,21 +167,21 @@ def _other_silver(settings: Settings, source: Table, version: int, gold: Table, 
 
     Its commits say so. One that changed no row is not judged again, so the newest one with the judged rows counts as well.
     """
-    now = DeltaTable(str(gold.path(settings)))
+    now = gold.open(settings)
     versions = [judged, now.version()] if hold_same_rows(settings, gold, judged, now.version()) else [judged]
     application = control.following(settings, source)
     taken = [DeltaTable(now.table_uri, version=each).transaction_version(application) for each in versions]
     followed = [each for each in taken if each is not None]
     if any(hold_same_rows(settings, source, each, version) for each in followed):
         return None
-    if not followed and control.count(DeltaTable(str(source.path(settings)), version=version)) == 0:  # no change that it could have taken
+    if not followed and control.count(source.open(settings, version=version)) == 0:  # no change that it could have taken
         return None
     return max(followed, default=0)
 
 
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, Verdict]) -> dict[str, Any]:
     version = verdicts[table.name].version
-    rows = control.count(DeltaTable(str(table.path(settings)), version=version))
+    rows = control.count(table.open(settings, version=version))
     rules = control.batches(settings, "silver", f"silver.{table.topic}") if table.layer == "silver" else []
     return {
         "release_id": number,

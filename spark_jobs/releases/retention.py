@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from deltalake import DeltaTable
-
 from spark_jobs.lake.retention import retention_properties
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import archive
@@ -59,7 +57,7 @@ def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:
     """Give tables the retention properties that follow from the settings, where they have others. The caller holds their leases."""
     wanted = retention_properties(settings)
     for table in tables:
-        delta = DeltaTable(str(table.path(settings)))
+        delta = table.open(settings)
         present = delta.metadata().configuration
         if changed := {name: value for name, value in wanted.items() if present.get(name) != value}:
             delta.alter.set_table_properties(changed)

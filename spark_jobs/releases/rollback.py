@@ -101,7 +101,7 @@ _NOBODY = Finisher("", _start_none)
 
 
 def _head(settings: Settings, table: Table) -> int:
-    return DeltaTable(str(table.path(settings))).version()
+    return table.open(settings).version()
 
 
 def _restore(settings: Settings, table: Table, number: int, released: dict[str, int], follows: dict[str, int]) -> None:
@@ -109,11 +109,7 @@ def _restore(settings: Settings, table: Table, number: int, released: dict[str, 
 
     The commit also says which roll-back it belongs to: a repetition leaves the table as it is.
     """
-    path = str(table.path(settings))
-    if not DeltaTable.is_deltatable(path):
-        return
-    delta = DeltaTable(path)
-    if _is_restored(delta, number):
+    if not table.exists(settings) or _is_restored(delta := table.open(settings), number):
         return
     kill_point(f"before roll-back of {table.name}")
     version = released.get(table.name, 0)
@@ -129,8 +125,7 @@ def _restore(settings: Settings, table: Table, number: int, released: dict[str, 
 
 def _empty(settings: Settings, table: Table, number: int, application: str) -> None:
     """Empty an index; the next run of silver builds it again."""
-    path = str(table.path(settings))
-    if DeltaTable.is_deltatable(path) and not _is_restored(delta := DeltaTable(path), number):
+    if table.exists(settings) and not _is_restored(delta := table.open(settings), number):
         marks = [Transaction(application, 0), Transaction(control.ROLLED_BACK, number)]
         delta.delete(commit_properties=CommitProperties(app_transactions=marks))
 

@@ -100,7 +100,7 @@ def _refuse(settings: Settings, rules: RuleSet, file: Path, runs: Sequence[PastR
 def _compare(settings: Settings, quarantine: Table, runs: Sequence[PastRun], refused: Path) -> None:
     """Print the rows that only the rehearsed rules refuse, and those that only the stored quarantine has."""
     builder = QueryBuilder().register("rehearsed", DeltaTable(str(refused)))
-    builder.register("raw_stored", DeltaTable(str(quarantine.path(settings))))
+    builder.register("raw_stored", quarantine.open(settings))
     builder.execute(_STORED.substitute(first=runs[0].first_batch, last=runs[-1].last_batch))
     builder.execute(_ONLY_IN.substitute(name="refused", left="rehearsed", right="stored"))
     builder.execute(_ONLY_IN.substitute(name="accepted", left="stored", right="rehearsed"))

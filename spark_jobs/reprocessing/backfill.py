@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
@@ -191,7 +190,7 @@ class _Work:
         def begin(newest: datetime | None = None) -> None:
             nonlocal begun
             if not begun:
-                versions = {table.name: DeltaTable(str(table.path(self.settings))).version() for table in LEASED}
+                versions = {table.name: table.open(self.settings).version() for table in LEASED}
                 backfills.begin(self.settings, step, self.run_id, versions, newest)
             begun = True
 
@@ -220,7 +219,7 @@ class _Work:
             rows=rows,
             changed=sum(changed.values()),
             last_batch=control.last_batch(self.settings, "silver", f"silver.{TRANSACTIONS if step.part == DIMENSIONS else step.part}"),
-            versions={table.name: DeltaTable(str(table.path(self.settings))).version() for table in changed},
+            versions={table.name: table.open(self.settings).version() for table in changed},
             _newest_event_at=newest,
         )
         counts = ", ".join(f"{table.name} {count}" for table, count in changed.items()) or "none"

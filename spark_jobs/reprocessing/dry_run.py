@@ -7,7 +7,6 @@ from string import Template
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from expectations.row_rules import read_rules
@@ -33,7 +32,7 @@ def run(settings: Settings, request: Request, start_session: Callable[[], SparkS
 
     For silver also how many rows differ from what bronze says by today's rules. Raises LedgerError before the first silver run.
     """
-    missing = [table.name for table in (*tables.SILVER, *tables.GOLD) if not DeltaTable.is_deltatable(str(table.path(settings)))]
+    missing = [table.name for table in (*tables.SILVER, *tables.GOLD) if not table.exists(settings)]
     if missing:
         raise LedgerError(f"nothing to rebuild: found no {', '.join(missing)}, expected what silver and gold write: run them first")
     print_masked(f"dry run: backfill of {request.start.isoformat()} to {request.end.isoformat()}; nothing is written")
@@ -65,7 +64,7 @@ def _described(settings: Settings, table: Table, request: Request) -> list[str]:
     """Rows (or windows) of a table in the range, and files that may hold some."""
     if table.time_column is None:
         return []
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     # A sliding window that starts a day before the range still holds a part of it.
     of_windows = isinstance(table, GoldTable) and table.of_windows
     start = request.start - timedelta(days=1) if of_windows and request.start.year > 1 else request.start

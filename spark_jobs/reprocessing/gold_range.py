@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
@@ -27,7 +26,7 @@ def rebuild_gold(
     known of a customer or an account, or what a transaction is in. Rows of gold in this range without a row of silver are removed.
     `only` names the tables; `on_write` is called before each write. May be repeated.
     """
-    head = DeltaTable(str(tables.SILVER_TRANSACTIONS.path(settings))).version()
+    head = tables.SILVER_TRANSACTIONS.open(settings).version()
     silver = sources.read_table(spark, settings, tables.SILVER_TRANSACTIONS, version=head)
     region, given = Range(start, end, silver), held.inputs(spark, settings, held.Source(tables.SILVER_TRANSACTIONS, head), is_small=False)
     application = control.application(settings, APPLICATION)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
 from expectations.row_rules import RuleSet
@@ -65,7 +64,7 @@ def record(rows: Rejudged, outcomes: DataFrame, rule: str, run_id: str) -> None:
         "rules_version": F.lit(rows.rules.version),
         "is_corrected": F.coalesce("is_corrected", F.lit(False)),
         "redriven_at": F.lit(corrections.later_than_all(settings, datetime.now(UTC))),
-        "_silver_version": F.lit(DeltaTable(str(silver.path(settings))).version()),
+        "_silver_version": F.lit(silver.open(settings).version()),
     }
     records = outcomes.join(corrected, on=PLACE, how="left").withColumns(columns).select(*tables.REDRIVES.columns)
     newest_first = Window.partitionBy(*PLACE).orderBy(F.desc("redriven_at"))

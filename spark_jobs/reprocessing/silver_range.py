@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import StructType
 
@@ -190,5 +189,4 @@ def _judge(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet
 
 def _corrections(settings: Settings) -> int:
     """The version of control.corrections; -1 when there is none yet."""
-    path = str(CORRECTIONS.path(settings))
-    return DeltaTable(path).version() if DeltaTable.is_deltatable(path) else -1
+    return CORRECTIONS.open(settings).version() if CORRECTIONS.exists(settings) else -1
