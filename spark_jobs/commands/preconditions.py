@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from spark_jobs.control import backfills, rule_sets, scope, unfinished
+from spark_jobs.control import backfills, redrives, rule_sets, scope, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
 from spark_jobs.lake import leases, schema, tables
 from spark_jobs.lake.tables import Table
@@ -24,18 +24,6 @@ def _finish_backfill(settings: Settings, by: Finisher) -> None:
     from spark_jobs.reprocessing import backfill
 
     backfill.finish_halfway(settings, by)
-
-
-def _is_redrive_halfway(settings: Settings) -> bool:
-    from spark_jobs.reprocessing import redrive_plan
-
-    return bool(redrive_plan.halfway(settings))
-
-
-def _refuse_redrive(settings: Settings, _: Finisher) -> None:
-    from spark_jobs.reprocessing import redrive_plan
-
-    redrive_plan.refuse_halfway(settings)
 
 
 def _finish_silver(settings: Settings, by: Finisher) -> None:
@@ -60,7 +48,9 @@ def _finish_reset(settings: Settings, _: Finisher) -> None:
 # All that a process which dies can leave unfinished, in the order in which it is finished. Modules that need Spark are imported late.
 ROLL_BACK = rollback.UNFINISHED
 BACKFILL = Unfinished(lambda settings: backfills.halfway(settings) is not None, _finish_backfill)
-REDRIVE = Unfinished(_is_redrive_halfway, _refuse_redrive, is_under_lease=True)  # only it knows what was asked for
+REDRIVE = Unfinished(  # only the command knows what was asked for
+    lambda settings: bool(redrives.halfway(settings)), lambda settings, _: redrives.refuse_halfway(settings), is_under_lease=True
+)
 SILVER = Unfinished(lambda settings: bool(scope.unfinished_bronze(settings)), _finish_silver, is_under_lease=True)
 LIVE_RESET = Unfinished(_is_reset_pending, _finish_reset, is_under_lease=True)
 

@@ -18,7 +18,7 @@ from spark_jobs.maintenance import expiry, requests, table_maintenance
 from spark_jobs.maintenance.table_maintenance import Report
 from spark_jobs.releases import retention, rollback
 from spark_jobs.runtime import progress
-from spark_jobs.runtime.errors import LeaseHeld, LedgerError, first_line
+from spark_jobs.runtime.errors import LeaseHeld, LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index
 
@@ -71,7 +71,7 @@ def _maintain(settings: Settings, table: Table, session: Callable[[], SparkSessi
         return Report(table.name, error=str(error))
     except Exception as error:
         log.info("where maintenance failed:", exc_info=True)
-        return Report(table.name, error=f"maintenance failed: {type(error).__name__}: {first_line(error)}")
+        return Report.of_failure(table, error)
 
 
 def _maintain_served(

@@ -1,7 +1,7 @@
 """Maintenance of bronze while ingestion runs: a job requests it, and the application that owns the tables does it.
 
 Two JVMs must not write one table, and ingestion never stops. So a request is a file under the checkpoints, which the application
-looks for now and then (`serve`); it works in a thread of its own, one file at a time, and answers with a file for each table. A
+looks for now and then (`Maintenance`); it works in a thread of its own, one file at a time, and answers with a file for each table. A
 request is valid until it is answered, withdrawn or expired, even if processes die meanwhile.
 """
 
@@ -21,14 +21,11 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.maintenance import table_maintenance
 from spark_jobs.maintenance.table_maintenance import Report
 from spark_jobs.runtime.atomic_files import write_whole
-from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-FINISH_SECONDS = 20.0
-_working: dict[Path, threading.Thread] = {}  # by the folder of requests: a process has one at a time
-_ending = threading.Event()
+_FINISH_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -40,23 +37,6 @@ class Request:
     asked_at: str
     expires_at: str
     tables: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Maintenance:
-    """The maintenance of the tables that this process owns, for as long as its queries run."""
-
-    spark: SparkSession
-    settings: Settings
-    tables: tuple[Table, ...]
-
-    def serve(self) -> None:
-        """`serve` for these tables."""
-        serve(self.spark, self.settings, self.tables)
-
-    def finish(self) -> None:
-        """`finish` for these tables."""
-        finish(self.settings)
 
 
 def ask(settings: Settings, tables: Iterable[Table], who: str, now: datetime, wait_seconds: float) -> Request:
@@ -95,57 +75,54 @@ def read_request(settings: Settings) -> Request | None:
         return None
 
 
-def serve(spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> None:
-    """Start what is asked for of these tables, which this process owns, in a thread of its own; returns at once.
+class Maintenance:
+    """The maintenance of the tables that this process owns, for as long as its queries run, in a thread of its own.
 
-    Call it about once a second. Whatever goes wrong is logged and answered, and never raised.
+    Whatever goes wrong is logged and answered, and never raised.
     """
-    if not _request_file(settings).exists():  # nearly always
-        return
-    working = _working.get(_folder(settings))
-    if working and working.is_alive():
-        return
-    request = read_request(settings)
-    if request is None or datetime.fromisoformat(request.expires_at) <= table_maintenance.utc_now():
-        return
-    open_tables = [
-        table for table in tables if table.name in request.tables and not _answer_file(settings, request.id, table.name).exists()
-    ]
-    if not open_tables:
-        return
-    thread = threading.Thread(target=_work, args=(spark, settings, request, open_tables), name="maintenance", daemon=True)
-    _working[_folder(settings)] = thread
-    thread.start()
 
+    def __init__(self, spark: SparkSession, settings: Settings, tables: Iterable[Table]) -> None:
+        self._spark, self._settings, self._tables = spark, settings, tuple(tables)
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
 
-def finish(settings: Settings, wait_seconds: float = FINISH_SECONDS) -> None:
-    """Finish the table that is being maintained, if that takes not too long, and begin no other: the next application does the rest."""
-    working = _working.pop(_folder(settings), None)
-    if working and working.is_alive():
-        log.info("waiting for the maintenance under way")
-        _ending.set()
-        working.join(wait_seconds)
-        _ending.clear()
-
-
-def _work(spark: SparkSession, settings: Settings, request: Request, tables: Iterable[Table]) -> None:
-    for table in tables:
-        if _ending.is_set():
+    def serve(self) -> None:
+        """Start what is asked for of these tables, unless something is under way; returns at once. Call it about once a second."""
+        if not _request_file(self._settings).exists() or (self._thread and self._thread.is_alive()):  # nearly always
             return
-        if (present := read_request(settings)) is None or present.id != request.id:
-            log.info("maintenance of %s: the request of %s was withdrawn", table.name, request.who)
+        request = read_request(self._settings)
+        if request is None or datetime.fromisoformat(request.expires_at) <= table_maintenance.utc_now():
             return
-        try:
-            report = table_maintenance.maintain(settings, table, lambda: spark, table_maintenance.utc_now())
-            log.info("maintenance for %s: %s", request.who, report)
-        except Exception as error:
-            log.info("where maintenance failed:", exc_info=True)
-            report = Report(table.name, error=f"maintenance failed: {type(error).__name__}: {first_line(error)}")
-            log.error("%s", report)
-        try:
-            write_whole(_answer_file(settings, request.id, table.name), json.dumps(report.as_facts()))
-        except OSError as error:
-            log.error("the answer about %s cannot be written: %s", table.name, error)
+        asked = [table for table in self._tables if table.name in request.tables]
+        if waiting := [table for table in asked if not _answer_file(self._settings, request.id, table.name).exists()]:
+            self._thread = threading.Thread(target=self._work, args=(request, waiting), name="maintenance", daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Finish the table under way, if that takes not too long, and begin no other: the next application does the rest."""
+        if self._thread and self._thread.is_alive():
+            log.info("waiting for the maintenance under way")
+            self._ending.set()
+            self._thread.join(_FINISH_SECONDS)
+
+    def _work(self, request: Request, tables: Iterable[Table]) -> None:
+        for table in tables:
+            if self._ending.is_set():
+                return
+            if (present := read_request(self._settings)) is None or present.id != request.id:
+                log.info("maintenance of %s: the request of %s was withdrawn", table.name, request.who)
+                return
+            try:
+                report = table_maintenance.maintain(self._settings, table, lambda: self._spark, table_maintenance.utc_now())
+                log.info("maintenance for %s: %s", request.who, report)
+            except Exception as error:
+                log.info("where maintenance failed:", exc_info=True)
+                report = Report.of_failure(table, error)
+                log.error("%s", report)
+            try:
+                write_whole(_answer_file(self._settings, request.id, table.name), json.dumps(asdict(report)))
+            except OSError as error:
+                log.error("the answer about %s cannot be written: %s", table.name, error)
 
 
 def _folder(settings: Settings) -> Path:

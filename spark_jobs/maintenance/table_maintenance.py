@@ -7,7 +7,7 @@ own commits would be a second writer beside the JVM that appends to bronze.
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -25,6 +25,7 @@ from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.maintenance import versions_in_use
 from spark_jobs.maintenance.versions_in_use import VersionsInUse
 from spark_jobs.releases import releases
+from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -66,12 +67,13 @@ class Report:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "Report":
-        """A report from what `as_facts` gave."""
+        """A report from its JSON."""
         return cls(**(facts | {"files": tuple(facts["files"]), "bytes": tuple(facts["bytes"])}))
 
-    def as_facts(self) -> dict[str, Any]:
-        """The report as JSON can hold it."""
-        return asdict(self)
+    @classmethod
+    def of_failure(cls, table: Table, error: Exception) -> "Report":
+        """The report of a table whose maintenance failed."""
+        return cls(table.name, error=f"maintenance failed: {type(error).__name__}: {first_line(error)}")
 
 
 def maintain(

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs import control
-from spark_jobs.control import corrections
+from spark_jobs.control import corrections, redrives
 from spark_jobs.control.corrections import PLACE, PLACE_DDL
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
-from spark_jobs.reprocessing.redrive_plan import APPLICATION, Plan, is_halfway
+from spark_jobs.reprocessing.redrive_plan import Plan
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import Settings
@@ -42,7 +42,7 @@ def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> Non
 
 
 def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, run_id: str) -> None:
-    halfway = is_halfway(settings, topic)
+    halfway = topic in redrives.halfway(settings)
     rows = _select_rows(spark, settings, topic, plan, halfway).localCheckpoint()
     count, since, until = rows.agg(F.count("*"), F.coalesce(F.min("_batch"), F.lit(0)), F.coalesce(F.max("_batch"), F.lit(0))).collect()[0]
     if not count and not halfway:
@@ -54,8 +54,8 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     judged, changes = _judge(rejudged, corrections.correct(bronze, values, spark))
     found = outcomes.outcomes(rejudged, judged, changes).localCheckpoint()
     quarantine = sinks.changes_of(topic.quarantine, rows, recompute.updated_quarantine(rows, judged))
-    application = control.application(settings, APPLICATION)
-    number = rejudge.last_write(settings, topic, application)  # all is computed and kept by now: from here on the tables change
+    application = control.application(settings, redrives.APPLICATION)
+    number = redrives.last_write(settings, topic, application)  # all is computed and kept by now: from here on the tables change
     for table, changed in changes.writes:
         if table == topic.silver or not changed.isEmpty():  # a re-drive is known by the version that it gives the silver table
             number += 1

@@ -1,19 +1,15 @@
-"""What a re-drive is asked to do, checked before anything is written; and whether one before it died halfway. Starts no JVM."""
+"""What a re-drive is asked to do, checked before anything is written. Starts no JVM."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs import control
 from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.corrections import Correction
-from spark_jobs.lake import sinks
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
-from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
-
-APPLICATION = "redrive"
 
 
 @dataclass(frozen=True)
@@ -61,28 +57,3 @@ def plan(
     if file:
         corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
     return Plan(rule, topics, list(given), chosen)
-
-
-def refuse_halfway(settings: Settings) -> None:
-    """Raise LedgerError when a re-drive died between two tables: nothing may be built upon them until it was repeated."""
-    for topic in halfway(settings):
-        raise LedgerError(
-            f"a re-drive of {topic.name} stopped halfway: found tables written and {topic.quarantine.name} not, "
-            "expected all or none: run that redrive again"
-        )
-
-
-def halfway(settings: Settings) -> list[Topic]:
-    """The topics for which a re-drive died between two tables."""
-    return [topic for topic in TOPICS if is_halfway(settings, topic)]
-
-
-def is_halfway(settings: Settings, topic: Topic) -> bool:
-    """Whether a re-drive has written some table of a topic, but not its quarantine, which comes last."""
-    numbers = _write_numbers(settings, topic)
-    return numbers.pop(topic.quarantine.name) < max(numbers.values())
-
-
-def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:
-    application = control.application(settings, APPLICATION)
-    return {table.name: sinks.applied(settings, table, application) or 0 for table in (*topic.indexes, *topic.released)}

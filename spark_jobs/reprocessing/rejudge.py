@@ -117,8 +117,3 @@ def change_versions(rows: Rejudged, judged: DataFrame, others: DataFrame | None 
     after = recompute.classified_messages(topic, judged.where(is_valid()), rows.effective(valid)).localCheckpoint()
     present = silver.join(keys.select(F.col("key").cast("string").alias(topic.key)), on=topic.key, how="left_semi")
     return Changes(after, [(topic.silver, sinks.changes_of(topic.silver, present, history.versions(after, topic)))])
-
-
-def last_write(settings: Settings, topic: Topic, application: str) -> int:
-    """The number of the last write of an application to any table of a topic."""
-    return max(sinks.applied(settings, table, application) or 0 for table in (*topic.indexes, *topic.released))

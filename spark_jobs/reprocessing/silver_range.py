@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from expectations.row_rules import RuleSet
 from spark_jobs import control
-from spark_jobs.control import corrections
+from spark_jobs.control import corrections, redrives
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, Table
@@ -136,7 +136,7 @@ class _Rebuild:
         noted = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).localCheckpoint()
         newest = from_micros(changes.newest.agg(F.unix_micros(F.max("newest"))).collect()[0][0]) if changes.newest else None
         changed: dict[Table, int] = {}
-        number = rejudge.last_write(self.settings, self.topic, self.application)
+        number = redrives.last_write(self.settings, self.topic, self.application)
         for table, difference in writes:  # all is computed and kept by now: from here on the tables change
             if rows_changed := difference.count():
                 changed[table] = changed.get(table, 0) + rows_changed

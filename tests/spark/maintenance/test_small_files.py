@@ -165,15 +165,17 @@ def test_the_ingestion_is_asked_and_goes_on_meanwhile(spark: SparkSession, setti
             ended.append(str(error))
 
     with leases.hold(settings, tables.BRONZE, owner="bronze"):
-        requests.serve(spark, settings, tables.BRONZE)  # nothing is asked for yet
+        requests.Maintenance(spark, settings, tables.BRONZE).serve()  # nothing is asked for yet
+        applications = [requests.Maintenance(spark, settings, [BRONZE_TRANSACTIONS])]
+        applications.append(requests.Maintenance(spark, settings, [BRONZE_ACCOUNTS, tables.BRONZE_CUSTOMERS]))
         asker = threading.Thread(target=ask)
         asker.start()
         batch = 4
         while asker.is_alive():
             batch += 1
             append(spark, settings, batch, DAYS[0])
-            requests.serve(spark, settings, [BRONZE_TRANSACTIONS])  # of two applications
-            requests.serve(spark, settings, [BRONZE_ACCOUNTS, tables.BRONZE_CUSTOMERS])
+            for application in applications:
+                application.serve()
         asker.join()
     (told,) = ended
     assert told.startswith("maintenance of 1 of 4 tables failed: bronze.accounts: maintenance failed: ")
@@ -189,7 +191,7 @@ def test_a_request_stands_until_it_is_answered_or_expires(spark: SparkSession, s
     for batch in (1, 2, 3):
         append(spark, settings, batch, DAYS[0])
     late = requests.ask(settings, [BRONZE_TRANSACTIONS], "one who died", table_maintenance.utc_now(), wait_seconds=0)
-    requests.serve(spark, settings, tables.BRONZE)
+    requests.Maintenance(spark, settings, tables.BRONZE).serve()
     request = requests.ask(settings, [BRONZE_TRANSACTIONS], "test", table_maintenance.utc_now(), wait_seconds=60)
     assert (requests.answers(settings, late), requests.answers(settings, request)) == ({}, {})
 
@@ -199,20 +201,20 @@ def test_a_request_stands_until_it_is_answered_or_expires(spark: SparkSession, s
 
     with monkeypatch.context() as patch:
         patch.setattr(compaction, "kill_point", fail)
-        requests.serve(spark, settings, tables.BRONZE)
+        requests.Maintenance(spark, settings, tables.BRONZE).serve()
         await_that(lambda: bool(requests.answers(settings, request)), 60)
     told = requests.answers(settings, request)["bronze.transactions"].error
     assert (told, len(files(settings))) == ("maintenance failed: OSError: no space left", 3)
     request = requests.ask(settings, [BRONZE_TRANSACTIONS], "test", table_maintenance.utc_now(), wait_seconds=60)
-    requests.serve(spark, settings, tables.BRONZE)  # as the next application does
+    requests.Maintenance(spark, settings, tables.BRONZE).serve()  # as the next application does
     await_that(lambda: bool(requests.answers(settings, request)), 60)
     report = requests.answers(settings, request)["bronze.transactions"]
     assert (report.files, report.joined, report.error) == ((3, 1), 3, None)
     version = DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version()
-    requests.serve(spark, settings, tables.BRONZE)  # it is answered
+    requests.Maintenance(spark, settings, tables.BRONZE).serve()  # it is answered
     requests.withdraw(settings, request)
     (settings.checkpoints / "bronze" / "maintenance.json").write_text("{")
-    requests.serve(spark, settings, tables.BRONZE)
+    requests.Maintenance(spark, settings, tables.BRONZE).serve()
     assert DeltaTable(str(BRONZE_TRANSACTIONS.path(settings))).version() == version
 
 

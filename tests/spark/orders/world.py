@@ -14,11 +14,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import control, run
 from spark_jobs.bronze import additions
-from spark_jobs.control import verdicts
+from spark_jobs.control import redrives, verdicts
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.topics import TOPICS as SILVER_TOPICS
 from spark_jobs.releases import releases
-from spark_jobs.reprocessing import redrive_plan
 from spark_jobs.runtime import times
 from spark_jobs.runtime.errors import GateClosed, LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
@@ -250,7 +249,7 @@ class World:
         """Take in and release all there is, or only bring silver up to it, without a death; a gate that closes is overruled."""
         self._finish("bronze")
         for topic in SILVER_TOPICS:
-            if redrive_plan.is_halfway(self.settings, topic):
+            if topic in redrives.halfway(self.settings):
                 self._finish(next(line for line in reversed(self.unfinished) if line.startswith("redrive")))
         lines = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
         for line in lines[: lines.index(upto) + 1]:

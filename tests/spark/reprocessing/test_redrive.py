@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.control import corrections
+from spark_jobs.control import corrections, redrives
 from spark_jobs.lake import tables
 from spark_jobs.reprocessing import redrive, redrive_plan
 from spark_jobs.runtime.errors import LedgerError, SettingsError
@@ -168,11 +168,11 @@ def test_a_re_drive_that_dies_again_and_again_is_ended_by_a_repetition(spark: Sp
         with pytest.raises(Killed):
             own.drive(spark, "amount_small", "killed")
         with pytest.raises(LedgerError, match="a re-drive of transactions stopped halfway"):
-            redrive_plan.refuse_halfway(own.settings)
+            redrives.refuse_halfway(own.settings)
     own.breaking("transactions", "type_known")
     kill("nowhere")
     own.drive(spark, "type_known", "another")
-    redrive_plan.refuse_halfway(own.settings)
+    redrives.refuse_halfway(own.settings)
     cases.assert_silver(own.settings, own.log)
     passed = Counter(oracle.place(row) for row in lake.rows_of(own.settings, tables.REDRIVES) if row["outcome"] != "quarantine")
     assert passed == Counter(oracle.place(row) for row in rows if not own.log.broken("transactions", row))

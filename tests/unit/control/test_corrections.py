@@ -11,9 +11,9 @@ import pytest
 from deltalake import write_deltalake
 
 from spark_jobs import control
-from spark_jobs.control import corrections
+from spark_jobs.control import corrections, redrives
 from spark_jobs.lake import tables
-from spark_jobs.reprocessing.redrive_plan import Plan, plan, refuse_halfway
+from spark_jobs.reprocessing.redrive_plan import Plan, plan
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 
@@ -150,4 +150,4 @@ def test_a_file_that_was_used_before_is_no_mistake(settings: Settings) -> None:
 
 
 def test_nothing_is_halfway_where_nothing_was_driven(settings: Settings) -> None:
-    refuse_halfway(settings)
+    redrives.refuse_halfway(settings)
