@@ -1,74 +1,104 @@
-"""The checkpoint with which a bronze query starts: the one that is there, or a new generation; or a refusal that says what to accept."""
+"""The checkpoints of bronze's queries: where each generation starts, and how far its batches reach in Kafka."""
 
-import logging
+import json
+from dataclasses import dataclass
+from pathlib import Path
 
-from spark_jobs.bronze import gaps, generations, incarnations
-from spark_jobs.bronze.coverage import known_offsets
-from spark_jobs.bronze.generations import Checkpoint
-from spark_jobs.bronze.resume_state import ResumeState, find_resume_state, folder_of
-from spark_jobs.kafka.offsets import Positions, find_start, is_another
-from spark_jobs.lake.tables import Table
-from spark_jobs.runtime.errors import LedgerError
-from spark_jobs.runtime.settings import Settings
-
-__all__ = ["Checkpoint", "confirm_topic", "open_checkpoint", "resume_offsets"]
-
-log = logging.getLogger(__name__)
+from spark_jobs.kafka.offsets import Positions
+from spark_jobs.service import checkpoints
+from spark_jobs.service.checkpoints import Generation
 
 
-def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offsets: str | None) -> Checkpoint:
-    """The checkpoint to resume, or a new generation where there is none or a starting point is asked for.
+@dataclass(frozen=True)
+class Checkpoint(Generation):
+    """One generation of a checkpoint: Spark's batch 0 is the stream's batch `first_batch`.
 
-    A new generation counts its batches on from the table's, and remembers what the table has, so that nothing comes twice; one that
-    was damaged is replaced by itself. Raises LedgerError, with the command that accepts, where the topic was created again or
-    Kafka has removed what bronze lacks. The caller holds the lease of the table.
+    `label` is the `_topic` of its records, `known` the last offsets that bronze had of them before it. The stream's batches are
+    counted in the table (`additions.count_written`), whatever others add to it.
     """
-    state = find_resume_state(settings, table, topic)
-    if state.refusal:
-        raise state.refusal.error(topic)
-    incarnations.record(settings, state.life)
-    if starting_offsets is None and state.checkpoint:
-        return state.checkpoint
-    label = state.life.label
-    known = known_offsets(settings, table, label)
-    starts = _find_starts(settings, table, state, starting_offsets, known)
-    if starting_offsets is None and state.trouble:
-        log.warning("%s: a new checkpoint is made, and records that bronze has are left out", state.trouble)
-    elif starting_offsets is None and state.is_exact:
-        log.warning("%s: a new checkpoint resumes at %s", table.name, starts)
-    first_batch = state.written + 1
-    return generations.begin(folder_of(settings, topic), topic, state.life.topic_id, label, first_batch, starts, known)
+
+    first_batch: int
+    starting_offsets: str
+    known: Positions
+    topic_id: str
+    label: str
+
+    def agrees_with(self, written: int) -> bool:
+        """Whether the last batch that the stream wrote is the last that Spark planned here, or the one before, left to repeat."""
+        planned, ended = self.planned, self.ended
+        repeated = () if ended >= planned else (self.first_batch + planned - 1,)
+        return ended <= planned and written in (self.first_batch + planned, *repeated)
+
+    def resumes_at(self, written: int) -> Positions:
+        """From where the stream will bring records when it continues; raises OSError or ValueError when that cannot be read."""
+        return self.starts if written < self.first_batch else self._ends(written - self.first_batch)
+
+    @property
+    def starts(self) -> Positions:
+        """From where its first batch starts."""
+        return _parse_offsets(self.starting_offsets)
+
+    def may_replay(self, number: int) -> bool:
+        """Whether Spark's batch `number` may bring records that bronze had before this generation."""
+        if not self.known:
+            return False
+        try:
+            reached = self._ends(number - 1)
+        except (OSError, ValueError):
+            return True
+        return any(reached.get(partition, 0) <= last for partition, last in self.known.items())
+
+    def offsets(self, number: int) -> dict[int, range]:
+        """The offsets of Spark's batch `number`, by partition; raises OSError or ValueError where its files do not say.
+
+        Known before anything is read. There may be fewer records than offsets, and never more.
+        """
+        before, ends = self._ends(number - 1) if number else self.starts, self._ends(number)
+        return {int(partition): range(before.get(partition, 0), end) for partition, end in ends.items()}
+
+    def _ends(self, number: int) -> Positions:
+        """How far a batch reaches; raises OSError or ValueError when that cannot be read."""
+        return _parse_offsets(self.plan(number)[-1])
 
 
-def confirm_topic(settings: Settings, topic: str, checkpoint: Checkpoint) -> None:
-    """Refuse, with LedgerError, to take records from a topic that is not the checkpoint's: it was replaced while the query ran."""
-    if is_another(settings, topic, checkpoint.topic_id):
-        raise LedgerError(f"topic {topic}: found another topic than that with Kafka's id {checkpoint.topic_id}: it was deleted just now")
+def read(root: Path, topic: str) -> Checkpoint | None:
+    """The generation in use; None where there was none. Raises ValueError, which says why, when its file cannot be read."""
+    try:
+        if (facts := checkpoints.read_facts(root)) is None:
+            return None
+        label = facts.get("label", topic)  # a file of an older version has none
+        name, known = Path(facts["folder"]).name, facts["known"].get(label, {})
+        found = Checkpoint(root, name, facts["first_batch"], facts["starting_offsets"], known, facts["topic_id"], label)
+        if type(found.first_batch) is not int or not name:
+            raise ValueError("first_batch or folder is unusable")
+        _parse_offsets(found.starting_offsets)
+        return found
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{root / checkpoints.FILE}: {type(error).__name__}: {error}") from None
 
 
-def resume_offsets(settings: Settings, table: Table, topic: str) -> tuple[str, Positions]:
-    """The `_topic` of the records of a topic, and from which offset on the stream brings those of each partition by itself.
-
-    That is, if it is started without options; of a partition that is not named it brings all. Where there is no checkpoint to go
-    on from: after bronze's last record. Raises LedgerError when the topic is another than bronze knows.
-    """
-    state = find_resume_state(settings, table, topic)
-    if state.refusal and state.refusal.replacement:
-        raise state.refusal.error(topic)
-    return state.life.label, state.resumes
-
-
-def _find_starts(settings: Settings, table: Table, state: ResumeState, starting_offsets: str | None, known: Positions) -> Positions:
-    """From where a new generation starts. Records the holes that a starting point leaves."""
-    life, present = state.life, state.present
-    if starting_offsets is None and state.is_exact:
-        return {number: max(begin, state.resumes.get(number, 0)) for number, begin in present.begins.items()}
-    floors = {number: life.first_offsets.get(number, 0) for number in present.begins}
-    following = {number: known.get(number, -1) + 1 for number in present.begins}
-    starts, holes = find_start(settings, life.topic, starting_offsets or "earliest", present, _larger(following, floors))
-    gaps.record(settings, table, life.label, holes, f"started at {starting_offsets}")
-    return _larger(starts, floors)
+def begin(root: Path, topic: str, topic_id: str, label: str, first_batch: int, starts: Positions, known: Positions) -> Checkpoint:
+    """A new generation, in use from now on."""
+    starting = json.dumps({topic: starts})
+    checkpoint = Checkpoint(root, str(checkpoints.next_number(root)), first_batch, starting, known, topic_id, label)
+    checkpoint.use(
+        {
+            "folder": checkpoint.name,
+            "first_batch": first_batch,
+            "starting_offsets": starting,
+            "known": {label: known} if known else {},
+            "topic_id": topic_id,
+            "label": label,
+        }
+    )
+    return checkpoint
 
 
-def _larger(one: Positions, other: Positions) -> Positions:
-    return {number: max(offset, other[number]) for number, offset in one.items()}
+def _parse_offsets(text: str) -> Positions:
+    """The offsets of a query that reads one topic, in Spark's words: `{"topic": {"0": 7}}`; raises ValueError for anything else."""
+    offsets = json.loads(text)
+    if not isinstance(offsets, dict) or len(offsets) != 1 or not isinstance(positions := next(iter(offsets.values())), dict):
+        raise ValueError("it has no offsets of one topic")
+    if not all(type(offset) is int for offset in positions.values()):
+        raise ValueError("it has offsets that are no numbers")
+    return positions

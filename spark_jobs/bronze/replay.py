@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs import control
-from spark_jobs.bronze import additions, checkpoints, gaps, large
+from spark_jobs.bronze import additions, gaps, large
 from spark_jobs.bronze.coverage import Coverage, runs
+from spark_jobs.bronze.resume_state import resume_offsets
 from spark_jobs.kafka.fetches import Fetches
 from spark_jobs.kafka.offsets import offsets_at, read_topic
 from spark_jobs.kafka.record_batches import MOST_BYTES
@@ -91,7 +92,7 @@ def run(settings: Settings, tables: Iterable[Table], begin: datetime, end: datet
 
 def _replay(settings: Settings, table: Table, begin: datetime, end: datetime | None) -> list[Found]:
     topic = table.topic
-    label, resumes = checkpoints.resume_offsets(settings, table, topic)
+    label, resumes = resume_offsets(settings, table, topic)
     coverage, holes = Coverage(settings, table, label), _open_holes(settings, table, label)
     found = []
     with additions.open_spool(settings, table) as spool:

@@ -1,19 +1,22 @@
-"""How far the ingestion of a topic and Kafka are, and what forbids resuming. Changes nothing."""
+"""From where the ingestion of a topic resumes: how far it and Kafka are, what forbids resuming, and the checkpoint to start with."""
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.bronze import additions, gaps, generations, incarnations
+from spark_jobs.bronze import additions, checkpoints, gaps, incarnations
+from spark_jobs.bronze.checkpoints import Checkpoint
 from spark_jobs.bronze.coverage import known_offsets
 from spark_jobs.bronze.gaps import Hole
-from spark_jobs.bronze.generations import Checkpoint
 from spark_jobs.bronze.incarnations import Incarnation
-from spark_jobs.kafka.offsets import Positions, Present, read_topic
+from spark_jobs.kafka.offsets import Positions, Present, find_start, is_another, read_topic
 from spark_jobs.kafka.topics import SOURCE_TOPICS, ensure_topics
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def folder_of(settings: Settings, topic: str) -> Path:
 def is_known(settings: Settings, topic: str) -> bool:
     """Whether bronze has met this topic: then we must not create it again."""
     try:
-        return generations.read(folder_of(settings, topic), topic) is not None or incarnations.newest(settings, topic) is not None
+        return checkpoints.read(folder_of(settings, topic), topic) is not None or incarnations.newest(settings, topic) is not None
     except ValueError:
         return True
 
@@ -67,7 +70,7 @@ def make_topics(settings: Settings, topics: Collection[str]) -> None:
 
 
 def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeState:
-    """The state of a topic; raises LedgerError when Kafka does not describe it."""
+    """The state of a topic, which this does not change; raises LedgerError when Kafka does not describe it."""
     present, written = read_topic(settings, topic), additions.count_written(settings, table)
     checkpoint, trouble = _read(settings, topic)
     life = incarnations.newest(settings, topic)
@@ -90,9 +93,51 @@ def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeSta
     return ResumeState(present, life, written, resumes, position is not None, usable, trouble, refusal)
 
 
+def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offsets: str | None) -> Checkpoint:
+    """The checkpoint to resume, or a new generation where there is none or a starting point is asked for.
+
+    A new generation counts its batches on from the table's, and remembers what the table has, so that nothing comes twice; one that
+    was damaged is replaced by itself. Raises LedgerError, with the command that accepts, where the topic was created again or
+    Kafka has removed what bronze lacks. The caller holds the lease of the table.
+    """
+    state = find_resume_state(settings, table, topic)
+    if state.refusal:
+        raise state.refusal.error(topic)
+    incarnations.record(settings, state.life)
+    if starting_offsets is None and state.checkpoint:
+        return state.checkpoint
+    label = state.life.label
+    known = known_offsets(settings, table, label)
+    starts = _find_starts(settings, table, state, starting_offsets, known)
+    if starting_offsets is None and state.trouble:
+        log.warning("%s: a new checkpoint is made, and records that bronze has are left out", state.trouble)
+    elif starting_offsets is None and state.is_exact:
+        log.warning("%s: a new checkpoint resumes at %s", table.name, starts)
+    first_batch = state.written + 1
+    return checkpoints.begin(folder_of(settings, topic), topic, state.life.topic_id, label, first_batch, starts, known)
+
+
+def confirm_topic(settings: Settings, topic: str, checkpoint: Checkpoint) -> None:
+    """Refuse, with LedgerError, to take records from a topic that is not the checkpoint's: it was replaced while the query ran."""
+    if is_another(settings, topic, checkpoint.topic_id):
+        raise LedgerError(f"topic {topic}: found another topic than that with Kafka's id {checkpoint.topic_id}: it was deleted just now")
+
+
+def resume_offsets(settings: Settings, table: Table, topic: str) -> tuple[str, Positions]:
+    """The `_topic` of the records of a topic, and from which offset on the stream brings those of each partition by itself.
+
+    That is, if it is started without options; of a partition that is not named it brings all. Where there is no checkpoint to go
+    on from: after bronze's last record. Raises LedgerError when the topic is another than bronze knows.
+    """
+    state = find_resume_state(settings, table, topic)
+    if state.refusal and state.refusal.replacement:
+        raise state.refusal.error(topic)
+    return state.life.label, state.resumes
+
+
 def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None]:
     try:
-        return generations.read(folder_of(settings, topic), topic), None
+        return checkpoints.read(folder_of(settings, topic), topic), None
     except ValueError as error:
         return None, str(error)
 
@@ -151,3 +196,19 @@ def _places(positions: Positions) -> str:
     return ", ".join(
         f"offset {offset} of partition {number}" for number, offset in sorted(positions.items(), key=lambda pair: int(pair[0]))
     )
+
+
+def _find_starts(settings: Settings, table: Table, state: ResumeState, starting_offsets: str | None, known: Positions) -> Positions:
+    """From where a new generation starts. Records the holes that a starting point leaves."""
+    life, present = state.life, state.present
+    if starting_offsets is None and state.is_exact:
+        return {number: max(begin, state.resumes.get(number, 0)) for number, begin in present.begins.items()}
+    floors = {number: life.first_offsets.get(number, 0) for number in present.begins}
+    following = {number: known.get(number, -1) + 1 for number in present.begins}
+    starts, holes = find_start(settings, life.topic, starting_offsets or "earliest", present, _larger(following, floors))
+    gaps.record(settings, table, life.label, holes, f"started at {starting_offsets}")
+    return _larger(starts, floors)
+
+
+def _larger(one: Positions, other: Positions) -> Positions:
+    return {number: max(offset, other[number]) for number, offset in one.items()}

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.bronze import additions, large
-from spark_jobs.bronze.checkpoints import Checkpoint, confirm_topic, open_checkpoint
+from spark_jobs.bronze.checkpoints import Checkpoint
 from spark_jobs.bronze.pace import FIRST, Pace, next_limit
-from spark_jobs.bronze.resume_state import make_topics
+from spark_jobs.bronze.resume_state import confirm_topic, make_topics, open_checkpoint
 from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import Table

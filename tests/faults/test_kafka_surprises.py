@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from deltalake import DeltaTable
 
 from spark_jobs import control
-from spark_jobs.bronze.checkpoints import open_checkpoint
+from spark_jobs.bronze.resume_state import open_checkpoint
 from spark_jobs.kafka import offsets
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS, Table

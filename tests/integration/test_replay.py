@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from include.producer import Message
 from spark_jobs import control
-from spark_jobs.bronze.checkpoints import open_checkpoint
+from spark_jobs.bronze.resume_state import open_checkpoint
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import Table
 from tests.integration.conftest import Broker, Wave

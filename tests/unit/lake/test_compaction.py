@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.bronze.generations import Checkpoint
+from spark_jobs.bronze.checkpoints import Checkpoint
 from spark_jobs.lake import compaction
 from spark_jobs.lake.compaction import DataFile
 

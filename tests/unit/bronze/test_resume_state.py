@@ -13,7 +13,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_jobs import control
 from spark_jobs.bronze import acceptance, additions, resume_state
-from spark_jobs.bronze.checkpoints import Checkpoint, open_checkpoint, resume_offsets
+from spark_jobs.bronze.checkpoints import Checkpoint
+from spark_jobs.bronze.resume_state import open_checkpoint, resume_offsets
 from spark_jobs.kafka.offsets import Present
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, HOLES, TOPICS
