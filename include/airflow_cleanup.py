@@ -47,7 +47,7 @@ def clean_database(before: datetime) -> list[str]:
     newest_by_itself = newest.where(DagRun.run_type != DagRunType.MANUAL)
     with create_session() as session:
         unfinished = select(DagRun.dag_id, DagRun.run_id).where(DagRun.state.in_(State.unfinished_dr_states), DagRun.run_after < before)
-        spared = sorted(f"dag_id={dag_id}/run_id={run_id}" for dag_id, run_id in session.execute(unfinished))
+        unfinished_runs = sorted(f"dag_id={dag_id}/run_id={run_id}" for dag_id, run_id in session.execute(unfinished))
         ended = DagRun.state.in_(State.finished_dr_states) & (DagRun.run_after < before)
         session.execute(
             delete(DagRun).where(ended, DagRun.id.not_in(newest), DagRun.id.not_in(newest_by_itself)),
@@ -61,15 +61,17 @@ def clean_database(before: datetime) -> list[str]:
         confirm=False,
         error_on_cleanup_failure=True,
     )
-    return spared
+    return unfinished_runs
 
 
-def remove_logs(folder: Path, before: datetime, spared: Collection[str] = ()) -> tuple[int, int]:
-    """Remove log files last written before a moment, but those below some folders, and folders that this empties; returns files, bytes."""
+def remove_logs(folder: Path, before: datetime, unfinished_runs: Collection[str] = ()) -> tuple[int, int]:
+    """Remove log files last written before a time, but those below some folders, and folders that this empties; returns files, bytes."""
     removed: list[int] = []
     for file in [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]:
         stat = file.lstat()
-        if stat.st_mtime >= before.timestamp() or file.relative_to(folder).as_posix().startswith(tuple(f"{each}/" for each in spared)):
+        if stat.st_mtime >= before.timestamp() or file.relative_to(folder).as_posix().startswith(
+            tuple(f"{each}/" for each in unfinished_runs)
+        ):
             continue
         file.unlink(missing_ok=True)
         removed.append(stat.st_size)
@@ -100,14 +102,14 @@ def main() -> int:
         settings = read_settings()
         use_environment(settings)
         before = oldest(settings, datetime.now(UTC))
-        spared = clean_database(before)
+        unfinished_runs = clean_database(before)
         from airflow.configuration import conf
 
-        files, size = remove_logs(Path(conf.get("logging", "base_log_folder")), before, spared)
+        files, size = remove_logs(Path(conf.get("logging", "base_log_folder")), before, unfinished_runs)
     except LedgerError as error:
         log.error("%s", error)
         return error.exit_code
-    left = f"; stay, because they have not ended: {', '.join(spared)}" if spared else ""
+    left = f"; stay, because they have not ended: {', '.join(unfinished_runs)}" if unfinished_runs else ""
     log.info("before %s: database cleaned, %d log files (%.1f MB) removed%s", f"{before:%Y-%m-%d}", files, size / 2**20, left)
     return 0
 

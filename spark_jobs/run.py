@@ -58,7 +58,7 @@ def main(words: Sequence[str] | None = None) -> int:
         log.error("interrupted")
         return 1
     except Exception as error:
-        log.info("where it failed:", exc_info=True)  # not foreseen: whoever mends it needs the stack
+        log.info("where it failed:", exc_info=True)  # not foreseen: whoever fixes it needs the stack
         log.error("%s failed: %s: %s", options.name, type(error).__name__, first_line(error))
         return 1
 

@@ -40,15 +40,15 @@ def wait_for_ingestion(settings: Settings, api: AirflowApi, report: Clock) -> No
     wanted = {table: offsets.read_topic(settings, table.topic) for table in BRONZE}
     last, since = "", time.monotonic()
     while True:
-        held = {table: ingested(settings, table, table.topic) for table in BRONZE}
+        found = {table: ingested(settings, table, table.topic) for table in BRONZE}
         behind = "; ".join(
             f"{table.topic}-{partition} at {at} of {end}"
             for table, topic in wanted.items()
             for partition, end in topic.ends.items()
-            if (at := held[table].get(int(partition), (0, 0))[1]) < end and topic.begins[partition] < end
+            if (at := found[table].get(int(partition), (0, 0))[1]) < end and topic.begins[partition] < end
         )
         if not behind:
-            counts = (f"{table.name} {sum(count for count, _ in found.values())}" for table, found in held.items())
+            counts = (f"{table.name} {sum(count for count, _ in partitions.values())}" for table, partitions in found.items())
             report(f"bronze holds all of Kafka: {', '.join(counts)}")
             return
         if behind != last:

@@ -69,7 +69,7 @@ class Bank:
         return (date(year, month, 1) - self._first_day).days
 
     def next_day(self) -> Day:
-        """Simulate today and go on to tomorrow."""
+        """Simulate today; tomorrow is next."""
         today = self.today
         day = (today - self._first_day).days
         self.today = today + timedelta(days=1)

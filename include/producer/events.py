@@ -99,9 +99,9 @@ def _transactions(wanted: int, accounts: int, seed: int) -> Iterator[Record]:
 
 
 def _midnight(day: date) -> tuple[str, int]:
-    moment = parse_time(f"{day}T00:00:00")
-    assert moment is not None
-    return f"{day} ", moment[0]
+    time = parse_time(f"{day}T00:00:00")
+    assert time is not None
+    return f"{day} ", time[0]
 
 
 def _accounts(accounts: int, seed: int) -> Iterator[Record]:

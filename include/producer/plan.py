@@ -21,7 +21,7 @@ Clock = Callable[[], int]  # the present in epoch milliseconds
 
 @dataclass(frozen=True)
 class Source:
-    """The rows of one topic. `records` starts anew at every call; `rows` is about how many there are (for progress)."""
+    """The rows of one topic. `records` starts over at every call; `rows` is about how many there are (for progress)."""
 
     topic: str
     records: Callable[[], Iterator[Record]]

@@ -77,7 +77,7 @@ def parse_time(text: str) -> tuple[int, str] | None:
         return None
     date, clock, fraction = match.group(1), match.group(2), (match.group(3) or "").ljust(3, "0")
     try:
-        moment = datetime.fromisoformat(f"{date}T{clock}.{fraction}+00:00")
+        time = datetime.fromisoformat(f"{date}T{clock}.{fraction}+00:00")
     except ValueError:
         return None
-    return (moment - EPOCH) // MILLISECOND, f"{date} {clock}.{fraction}"
+    return (time - EPOCH) // MILLISECOND, f"{date} {clock}.{fraction}"

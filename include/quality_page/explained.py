@@ -48,7 +48,7 @@ def releases(warehouse: Warehouse, now: datetime | None = None) -> list[tuple[in
     oldest = (now or datetime.now(UTC)) - timedelta(days=warehouse.settings.release_days)
     every = [(int(row["release_id"]), row["at"]) for row in warehouse.select(RELEASES, _RELEASES)]
     young = every[:1] + [one for successor, one in pairwise(every) if max(one[1], successor[1]) >= oldest]
-    return [one for one in every if one in young or archive.is_kept(warehouse.settings, one[0])][:RELEASES_OFFERED]
+    return [one for one in every if one in young or archive.is_archived(warehouse.settings, one[0])][:RELEASES_OFFERED]
 
 
 def answer(settings: Settings, table: Table, keys: Mapping[str, str], release: int | None = None) -> Answer:

@@ -122,8 +122,8 @@ class Prompt:
                     print(f"{name:34} version {release.versions[name]:>6} {release.rows[name]:>14,} rows")
             case ["\\releases"]:
                 for each in retention.offered(self.settings, datetime.now(UTC)):
-                    kept_too = ", kept" if archive.is_kept(self.settings, each.release_id) else ""
-                    print(f"release {each.release_id} of {each.released_at:%Y-%m-%d %H:%M:%S} UTC{kept_too}")
+                    archived = ", archived" if archive.is_archived(self.settings, each.release_id) else ""
+                    print(f"release {each.release_id} of {each.released_at:%Y-%m-%d %H:%M:%S} UTC{archived}")
             case ["\\release", *number] if len(number) < 2:
                 self.reader = self._open(number[0] if number else None)
                 print(f"{self._described()}.")

@@ -34,7 +34,7 @@ class QueryError(SettingsError):
         """What the engine says, in one line."""
         text = _NOISE.sub("", " ".join(str(error).split())).replace("'datafusion.public.", "'").replace("'datafusion.", "'")
         if gone := re.search(r"Object at location (\S+) not found", text):
-            return cls(f"the file {gone[1]} of this release is gone: open a newer release, or one that is kept")
+            return cls(f"the file {gone[1]} of this release is gone: open a newer release, or an archived one")
         hint = ": tables are named as gold.daily_totals, and `show tables` lists them" if re.search("^table .* not found", text) else ""
         return cls(f"{text[:_LONGEST_MESSAGE]}{hint}")
 

@@ -43,7 +43,7 @@ def audited(report: str) -> list[dict[str, Any]]:
 def findings(packages: list[dict[str, Any]]) -> list[str]:
     """A line for each vulnerability."""
     return [
-        f"{package['name']} {package['version']}: {known['id']}, mended in {', '.join(known['fix_versions']) or 'no version'}"
+        f"{package['name']} {package['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version'}"
         for package in packages
         for known in package.get("vulns", [])
     ]

@@ -104,14 +104,14 @@ def find_part(home: Path, part: str) -> psutil.Process | None:
 
 def find_all(home: Path, parts: Collection[str] | None = None) -> list[psutil.Process]:
     """Every process of this home (of some of its parts) and its descendants; never the caller or its ancestors."""
-    spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    excluded = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = {process.pid: process for process in _marked(home, parts)}
     for process in list(found.values()):
         try:
             found.update((child.pid, child) for child in process.children(recursive=True))
         except psutil.Error:
             continue
-    return [process for pid, process in found.items() if pid not in spared and alive(process)]
+    return [process for pid, process in found.items() if pid not in excluded and alive(process)]
 
 
 def stop(processes: Iterable[psutil.Process], patience: float) -> list[psutil.Process]:

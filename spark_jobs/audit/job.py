@@ -98,5 +98,5 @@ def _message(different: Mapping[str, Comparison], audited: Snapshot) -> str:
     first, example = next((name, each.examples[0]) for name, each in different.items())
     to_do = "rebuild the times of these rows from bronze with run backfill --start TIME --end TIME"
     if audited.release:
-        to_do = "a release cannot be mended: audit the tables as they are now, and run backfill if these differ, too"
+        to_do = "a release cannot be repaired: audit the tables as they are now, and run backfill if these differ, too"
     return f"found rows that are not what bronze says in {names}, expected none; the first, of {first}: {example}; {to_do}"

@@ -71,7 +71,7 @@ class Found:
 
 
 def check_times(begin: datetime, end: datetime | None) -> None:
-    """Refuse, with SettingsError, a range in which there is no moment."""
+    """Refuse, with SettingsError, an empty range of times."""
     if end is not None and begin >= end:
         raise SettingsError(f"found --from {begin.isoformat()} and --to {end.isoformat()}, expected --from before --to")
 

@@ -39,7 +39,7 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
 
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
-    """Judge quarantined rows again, by the newest rules or with corrected values. A closed gate does not stop it: it may mend one."""
+    """Judge quarantined rows again, by the newest rules or with corrected values. Runs past a closed gate, whose cause it may repair."""
     from spark_jobs.control import corrections
     from spark_jobs.reprocessing import redrive, redrive_plan
 

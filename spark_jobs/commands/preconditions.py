@@ -83,7 +83,7 @@ def ready(
     """
     by = Finisher(options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))
     locked: Callable[[], AbstractContextManager[Any]] = lock if callable(lock) else lambda: _leases(settings, lock, options.name)
-    with unfinished.lock_when_finished(settings, locked, wants.finished, by) as held:
+    with unfinished.lock_when_finished(settings, locked, wants.finished, by) as locked:
         if wants.gates:
             gates.refuse_if_closed(settings, *wants.gates)
         tables.ensure_tables(settings, wants.tables)
@@ -93,7 +93,7 @@ def ready(
         if wants.topics:
             rule_sets.register(settings, wants.topics)
         retention.bring_up_to_date(settings, wants.retained)  # a roll-back or a reset brings back the properties of an older version
-        yield held
+        yield locked
 
 
 def _leases(settings: Settings, wanted: Sequence[Table], owner: str) -> AbstractContextManager[Any]:

@@ -23,7 +23,7 @@ def run_release(settings: Settings, options: argparse.Namespace) -> None:
         with ready(settings, options, Wants((ROLL_BACK,))):
             releases.publish(settings)
     else:
-        archive.keep(settings, options.keep)
+        archive.copy_release(settings, options.keep)
 
 
 def run_decide(settings: Settings, options: argparse.Namespace) -> None:

@@ -57,14 +57,14 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
     given = verdicts_that_matter(settings)
     judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
     to_judge: list[Written] = []
-    standing: list[Verdict] = []
+    unchanged: list[Verdict] = []
     for source in dict.fromkeys(table.topic for table in LAYERS[layer]):
         tables = [table for table in LAYERS[layer] if table.topic == source]
         last = _last_batch(settings, layer, tables)
         versions = {table: _version(settings, table, last) for table in tables}
         verdicts = [judged[table.name] for table in tables if table.name in judged]
         if len(verdicts) == len(tables) and all(_stands(settings, verdict, layer, last, versions) for verdict in verdicts):
-            standing.extend(verdicts)
+            unchanged.extend(verdicts)
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
@@ -73,7 +73,7 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
         if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches: all of it
             first = 1
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
-    return to_judge, standing
+    return to_judge, unchanged
 
 
 def open_query(
@@ -272,7 +272,7 @@ def _check_exists(settings: Settings, layer: str) -> None:
 
 
 def _check_complete(settings: Settings, versions: dict[Table, int], last: int) -> None:
-    """A job that died between two tables leaves rows of a batch that no run finished: only that job can mend it."""
+    """A job that died between two tables leaves rows of a batch that no run finished: only that job can repair it."""
     for table, version in versions.items():
         if "_batch" not in table.columns:
             continue

@@ -49,9 +49,9 @@ def lock_when_finished(
         for kind in first:
             if kind.pending(settings):
                 kind.finish(settings, by)
-        with lock() as held:
+        with lock() as locked:
             if not any(kind.pending(settings) for kind in first):
-                yield held
+                yield locked
                 return
 
 

@@ -218,9 +218,9 @@ def append_decisions_under_lease(settings: Settings, decisions: Sequence[Decisio
 
 def next_time(settings: Settings, now: datetime) -> datetime:
     """`now`, or just after the newest verdict and decision: they keep their order when a clock is set back."""
-    moments = [verdicts[-1].judged_at for verdicts in verdicts_that_matter(settings).values()]
-    moments += [decision.decided_at for decision in read_decisions(settings)]
-    return control.later_than(moments, now)
+    times = [verdicts[-1].judged_at for verdicts in verdicts_that_matter(settings).values()]
+    times += [decision.decided_at for decision in read_decisions(settings)]
+    return control.later_than(times, now)
 
 
 def verdicts_that_matter(settings: Settings) -> dict[str, list[Verdict]]:

@@ -161,7 +161,7 @@ class Evidence:
 
 
 def open_session(snapshot: Snapshot, table: GoldTable) -> Session:
-    """The silver tables that the cells of a table need, at a moment."""
+    """The silver tables that the cells of a table need, as a snapshot has them."""
     named = _NAMES | ({"dimension": table.cell.dimension} if table.cell.dimension else {})
     opened = {name: snapshot.open(table) for name, table in named.items()}
     if tables.REDRIVES.exists(snapshot.settings):

@@ -35,7 +35,7 @@ class GoldRun:
 
 @dataclass
 class Runs:
-    """The record of runs at a moment, for one gold table."""
+    """The record of runs that a snapshot has, for one gold table."""
 
     snapshot: Snapshot
     table: Table

@@ -46,7 +46,7 @@ class Day:
 
     def to_json(self) -> str:
         """The text of `_SUCCESS`."""
-        covers = [[to_text(moment) for moment in each] for each in self.ranges]
+        covers = [[to_text(time) for time in each] for each in self.ranges]
         files = [{"name": file.path, "rows": file.rows, "bytes": file.bytes} for file in self.files]
         facts = {"day": self.day.isoformat(), **self.source, "covers": covers, "rows": self.rows, "files": files}
         return json.dumps(facts, indent=1) + "\n"

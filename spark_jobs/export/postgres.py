@@ -147,10 +147,10 @@ def _in_ranges(column: str, kind: str, ranges: Iterable[Range]) -> sql.Composabl
     return sql.SQL("({})").format(sql.SQL(" or ").join(parts))
 
 
-def _bound(moment: datetime, kind: str, endless: str) -> sql.Composable:
-    is_edge = moment in ALWAYS
+def _bound(time: datetime, kind: str, endless: str) -> sql.Composable:
+    is_edge = time in ALWAYS
     cast = "timestamptz" if kind == "timestamptz" else "timestamp"
-    text = endless if is_edge else moment.isoformat() if kind == "timestamptz" else moment.replace(tzinfo=None).isoformat()
+    text = endless if is_edge else time.isoformat() if kind == "timestamptz" else time.replace(tzinfo=None).isoformat()
     return sql.SQL("{}::" + cast).format(sql.Literal(text))
 
 

@@ -39,5 +39,5 @@ def number(text: str) -> str:
 
 def format_time(epoch_ms: int) -> str:
     """Epoch milliseconds as `yyyy-MM-dd HH:mm:ss.SSS` in UTC; raises OverflowError beyond the years 1 to 9999."""
-    moment = EPOCH + epoch_ms * MILLISECOND
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{epoch_ms % 1000:03d}"
+    time = EPOCH + epoch_ms * MILLISECOND
+    return f"{time:%Y-%m-%d %H:%M:%S}.{epoch_ms % 1000:03d}"

@@ -86,7 +86,7 @@ def plan(files: Iterable[DataFile], target: int, released: int | None = None) ->
 
     Files that have nearly reached the target stay, and end a row of neighbours. A file that is not tiny and larger than all that would
     be joined to it waits for more: a row is written again only a few times (about the logarithm of target to batch), however many runs.
-    Files on either side of the batch `released` are not joined: how long rows wait for a release is told by their files.
+    Files on either side of the batch `released` are not joined: their files show how long rows wait for a release.
     """
 
     def group(file: DataFile) -> tuple[Any, ...]:

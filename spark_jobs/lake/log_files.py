@@ -21,12 +21,12 @@ class Log:
     written_at: dict[int, float]
     checkpoints: dict[int, list[Path]]
 
-    def newest_before(self, moment: datetime) -> int | None:
+    def newest_before(self, time: datetime) -> int | None:
         """The version that a table had at a time, among those in the log; None if all commits are younger.
 
         Commits are taken in order: one that a clock set back made look old is not older than those before it.
         """
-        younger = [version for version, at in self.written_at.items() if at > moment.timestamp()]
+        younger = [version for version, at in self.written_at.items() if at > time.timestamp()]
         first = min(younger, default=max(self.written_at) + 1)
         return first - 1 if first > min(self.written_at) else None
 
@@ -77,9 +77,9 @@ def _crowded(checkpoints: Iterable[int]) -> list[int]:
     return [version for version in versions[:-_NEWEST_CHECKPOINTS] if version != firsts[version // _COMMITS_A_CHECKPOINT]]
 
 
-def _is_older(file: Path, moment: datetime) -> bool:
+def _is_older(file: Path, time: datetime) -> bool:
     try:
-        return file.stat().st_mtime < moment.timestamp()
+        return file.stat().st_mtime < time.timestamp()
     except FileNotFoundError:
         return False
 

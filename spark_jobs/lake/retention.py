@@ -4,7 +4,7 @@ from spark_jobs.runtime.settings import Settings
 
 # A release names versions from some time before it was published, and may be read for some time after it has expired.
 MARGIN_DAYS = 1
-# A stream that stood still (gold after silver's change feed, silver after bronze) needs the commits since then, and their files
+# A stream that was stopped (gold after silver's change feed, silver after bronze) needs the commits since then, and their files
 # also when compaction has replaced them. Delta's own values: what a gate that waits over a holiday may take, and more.
 LEAST_FILE_DAYS = 7
 LEAST_LOG_DAYS = 30

@@ -32,10 +32,10 @@ def find(settings: Settings, table: Table, now: datetime) -> VersionsInUse:
 
 
 def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
-    """The versions of a table that releases, savepoints and standing verdicts name, and the one of silver that gold was made of."""
+    """The versions of a table that releases, savepoints and the newest verdicts name, and the one of silver that gold was made of."""
     if table.layer not in LAYERED:
         return set()
-    # A release that is offered only because it was kept is read from its copy; a roll-back returns to the newest, copied or not.
+    # A release that is offered only because it is archived is read from its copy; a roll-back returns to the newest, copied or not.
     releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
     named: list[Mapping[str, int]] = [release.versions for release in releases]
     named += [savepoint.versions for savepoint in places.read_savepoints(settings)]

@@ -1,4 +1,4 @@
-"""Releases that are kept for good: a deep copy of every table, apart from the tables that go on.
+"""Archived releases: a deep copy of every table, apart from the tables that jobs continue to write.
 
 A copy lies at `<warehouse>/releases/<release>/<layer>/<table>` once it is complete, and is never written again.
 """
@@ -22,29 +22,29 @@ log = logging.getLogger(__name__)
 
 
 def folder(settings: Settings, release_id: int) -> Path:
-    """Where the copy of a release is, if it is kept."""
+    """Where the copy of a release is, if it is archived."""
     return settings.warehouse / "releases" / str(release_id)
 
 
-def is_kept(settings: Settings, release_id: int) -> bool:
+def is_archived(settings: Settings, release_id: int) -> bool:
     """Whether a complete copy of a release exists."""
     return folder(settings, release_id).is_dir()
 
 
 def open_table(settings: Settings, release: Release, name: str) -> DeltaTable:
-    """A table as a release names it: from the release's copy if it is kept, else the version in the warehouse.
+    """A table as a release names it: from the release's copy if it is archived, else the version in the warehouse.
 
     Raises LedgerError when the release does not name the table, or the version is there no more.
     """
     if name not in release.versions:
         raise LedgerError(f"release {release.release_id} has no table {name}: expected one of {', '.join(sorted(release.versions))}")
-    if is_kept(settings, release.release_id):
+    if is_archived(settings, release.release_id):
         return DeltaTable(str(_path(folder(settings, release.release_id), name)))
     return _open_original(settings, release, name)
 
 
-def keep(settings: Settings, release_id: int) -> Path:
-    """Copy every table of a release, and return the folder of the copies; a release that is kept already stays as it is.
+def copy_release(settings: Settings, release_id: int) -> Path:
+    """Copy every table of a release, and return the folder of the copies; one that is archived already stays as it is.
 
     Rows pass through in small batches, whatever the size of the tables. Raises LedgerError, and leaves nothing that readers would
     see, when there is no such release, a table cannot be read any more, or it has not as many rows as the release names.
@@ -53,7 +53,7 @@ def keep(settings: Settings, release_id: int) -> Path:
     target = folder(settings, release_id)
     with leases.hold_names(settings, [f"releases.{release_id}"], owner=f"keep release {release_id}"):
         if target.is_dir():
-            log.info("release %d is kept already: %s", release_id, target)
+            log.info("release %d is archived already: %s", release_id, target)
             return target
         draft = target.with_name(f".draft-{release_id}")
         shutil.rmtree(draft, ignore_errors=True)  # of a process that died
@@ -63,7 +63,7 @@ def keep(settings: Settings, release_id: int) -> Path:
             os.rename(draft, target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    log.info("release %d is kept: %d tables in %s", release_id, len(release.versions), target)
+    log.info("release %d is archived: %d tables in %s", release_id, len(release.versions), target)
     return target
 
 

@@ -95,7 +95,7 @@ def judge_runs(
     measured: list[tuple[Suite, Profile]] = []
     queries: dict[str, Query] = {}
     for name, run in names.items():
-        versions = {name: version for name, version in run.versions.items() if _is_kept(settings, name, version)}
+        versions = {name: version for name, version in run.versions.items() if _is_readable(settings, name, version)}
         needed = run.versions.keys() | (set() if run.is_newest else {table.name})
         if gone := [name for name in sorted(needed) if name not in versions and _is_rewritten(name)]:
             print_masked(f"  {run}: cannot be judged: {', '.join(gone)} at that version is gone")
@@ -162,7 +162,7 @@ def _is_rewritten(name: str) -> bool:
     return name.startswith("gold.") or name in {topic.silver.name for topic in VERSIONS}
 
 
-def _is_kept(settings: Settings, name: str, version: int) -> bool:
+def _is_readable(settings: Settings, name: str, version: int) -> bool:
     """Whether a version can still be read: its commits are there, and so are its files."""
     try:
         files = BY_NAME[name].open(settings, version).file_uris()

@@ -126,13 +126,13 @@ def unreleased_since(settings: Settings) -> datetime | None:
     From the files' statistics: of a file that also holds released rows (compaction makes such), their time is taken.
     """
     release = latest_release(settings)
-    moments = []
+    times = []
     for table in BRONZE:
         if table.exists(settings):
             files = pa.table(table.open(settings).get_add_actions(flatten=True))
             known = files.select(["min._ingested_at", "max._batch"]).to_pylist() if files.num_rows else []
-            moments += [file["min._ingested_at"] for file in known if (file["max._batch"] or 0) > _last_batch(release, table)]
-    return min(moments, default=None)
+            times += [file["min._ingested_at"] for file in known if (file["max._batch"] or 0) > _last_batch(release, table)]
+    return min(times, default=None)
 
 
 def _refuse_unjudged(verdicts: dict[str, Verdict]) -> None:

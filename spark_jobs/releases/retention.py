@@ -28,9 +28,11 @@ def current(settings: Settings, now: datetime) -> list[Release]:
 
 
 def expired(settings: Settings, now: datetime) -> list[Release]:
-    """The releases that readers are not offered any more: neither `current` nor kept."""
+    """The releases that readers are not offered any more: neither `current` nor archived."""
     offers = current(settings, now)
-    return [release for release in read_releases(settings) if release not in offers and not archive.is_kept(settings, release.release_id)]
+    return [
+        release for release in read_releases(settings) if release not in offers and not archive.is_archived(settings, release.release_id)
+    ]
 
 
 def offered(settings: Settings, now: datetime) -> list[Release]:
@@ -47,7 +49,7 @@ def find_offered(settings: Settings, release_id: int | None = None, now: datetim
     wanted = find_release(settings, release_id)
     if wanted in expired(settings, now or datetime.now(UTC)):
         raise LedgerError(
-            f"release {release_id} of {wanted.released_at:%Y-%m-%d} has expired: once there is a newer one, releases that are not kept are "
+            f"release {release_id} of {wanted.released_at:%Y-%m-%d} has expired: an older release that is not archived is "
             f"offered for {settings.release_days} days (LEDGER_RELEASE_DAYS); open the newest one, {newest.release_id}"
         )
     return wanted

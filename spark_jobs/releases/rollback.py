@@ -80,9 +80,9 @@ def finish(settings: Settings) -> None:
         follows = {control.following(settings, table): _head(settings, table) for table in FOLLOWERS}
         for table in GOLD:
             _restore(settings, table, number, released, follows)
-        _keep(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
-        _keep(settings, REDRIVES, lambda row: (row["_silver_version"] or 0) <= released.get(row["table"], -1))
-        _keep(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
+        _withdraw(settings, BATCHES, lambda row: is_of_release(settings, row, released, batches))
+        _withdraw(settings, REDRIVES, lambda row: (row["_silver_version"] or 0) <= released.get(row["table"], -1))
+        _withdraw(settings, BACKFILLS, lambda row: backfills.is_of_release(row, released))
         _restore_verdicts(settings, decision, released)
         kill_point("before the roll-back is done")
         control.append(settings, DECISIONS, [], once=Txn(control.ROLLED_BACK, number))
@@ -151,14 +151,14 @@ def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, i
     return True
 
 
-def _keep(settings: Settings, table: Table, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-    """Withdraw the rows of a control table that are not kept; Delta's history still has them."""
+def _withdraw(settings: Settings, table: Table, stays: Callable[[dict[str, Any]], bool]) -> None:
+    """Withdraw the rows of a control table that do not stay; Delta's history still has them."""
     kill_point(f"before roll-back of {table.name}")
     with leases.hold(settings, [table], owner="roll back"):
         rows = control.read(settings, table)
-        kept = [row for row in rows.to_pylist() if is_kept(row)]
-        if len(kept) < rows.num_rows:
-            control.replace_under_lease(settings, table, kept)
+        staying = [row for row in rows.to_pylist() if stays(row)]
+        if len(staying) < rows.num_rows:
+            control.replace_under_lease(settings, table, staying)
 
 
 def _restore_verdicts(settings: Settings, decision: dict[str, Any], released: dict[str, int]) -> None:

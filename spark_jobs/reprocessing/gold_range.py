@@ -1,4 +1,4 @@
-"""Gold of a range of event times, rebuilt from silver: for backfills, and to mend rows that no change of silver accounts for."""
+"""Gold of a range of event times, rebuilt from silver: for backfills, and to repair rows that no change of silver accounts for."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime

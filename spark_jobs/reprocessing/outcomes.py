@@ -42,7 +42,7 @@ def noted(rows: Rejudged, outcomes: DataFrame) -> DataFrame:
 
 
 def unsettled(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet) -> DataFrame:
-    """The coordinates of records that have a correction, or were in a re-drive, and are not told of since as judged by these rules.
+    """The coordinates of records that have a correction, or were in a re-drive, and are not recorded since as judged by these rules.
 
     A process that died after it had put them in their places has left them so.
     """

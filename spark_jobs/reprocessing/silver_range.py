@@ -159,21 +159,21 @@ class _Rebuild:
         Among them are those that silver has in the range (`here`) although bronze has them elsewhere, or nowhere. The second frame has the
         coordinates and batches of all of them, those that bronze does not have included.
         """
-        changed, strangers = staged, recompute.without(here, staged.select(*PLACE)).select(*ARRIVAL)
+        changed, orphans = staged, recompute.without(here, staged.select(*PLACE)).select(*ARRIVAL)
         if not self.topic.has_versions:
             others = [self.read(table) for table in (*self.topic.valid, self.topic.quarantine)]
             differing = recompute.changed_places(self.topic, staged, here, *others)
             differing = differing.union(outcomes.unsettled(self.spark, self.settings, self.topic, self.staged.rules)).localCheckpoint()
             changed = recompute.within(staged, differing)
-            strangers = recompute.within(strangers, differing)
-        changed, strangers = changed.localCheckpoint(), strangers.localCheckpoint()
-        if strangers.isEmpty():
+            orphans = recompute.within(orphans, differing)
+        changed, orphans = changed.localCheckpoint(), orphans.localCheckpoint()
+        if orphans.isEmpty():
             return changed, changed.select(*ARRIVAL)
-        bronze = recompute.within(self.read(self.topic.bronze), strangers.select(*PLACE))
+        bronze = recompute.within(self.read(self.topic.bronze), orphans.select(*PLACE))
         judged = changed.unionByName(
             _judge(self.spark, self.settings, self.topic, self.staged.rules, bronze, F.lit(True))
         ).localCheckpoint()
-        return judged, changed.select(*ARRIVAL).union(strangers)
+        return judged, changed.select(*ARRIVAL).union(orphans)
 
 
 def _judge(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, bronze: DataFrame, where: Column) -> DataFrame:

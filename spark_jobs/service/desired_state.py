@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,8 @@ from spark_jobs.service.services import Service
 
 log = logging.getLogger(__name__)
 
-RUN, STOPPED = "run", "stand still"
+RUN, STOPPED = "run", "stopped"
+_STOPPED_BEFORE = "stand still"  # how an older version of the project wrote it
 ACTIONS = ("status", "stop", "restart")
 _FILE = "wanted.json"
 # The measures of a topic or query, as far as it has them: bronze has no watermark, and not every query a rate.
@@ -56,7 +57,8 @@ def read_wanted(settings: Settings, service: Service) -> Wanted:
     """The desired state: that it runs where nothing was ever requested."""
     file = service.folder(settings) / _FILE
     try:
-        return Wanted(**json.loads(file.read_text()))
+        wanted = Wanted(**json.loads(file.read_text()))
+        return replace(wanted, state=STOPPED) if wanted.state == _STOPPED_BEFORE else wanted
     except FileNotFoundError:
         return Wanted()
     except (ValueError, TypeError) as error:

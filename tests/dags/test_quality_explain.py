@@ -127,7 +127,7 @@ def test_releases_that_are_offered_can_be_chosen_and_others_are_told(gold: Setti
     released_on(gold, *(now - timedelta(days=days) for days in (30, 20, 3, 1)))
     text = reader.get(DAY).text
     assert re.findall("<option value=.([0-9]*).", text) == ["", "4", "3", "2"]  # 2: what readers saw until 3 came
-    archive.keep(gold, 1)
+    archive.copy_release(gold, 1)
     assert re.findall("<option value=.([0-9]*).", reader.get(DAY).text) == ["", "4", "3", "2", "1"]
     gone = html.unescape(reader.get(f"{DAY}&release=9").text)
     assert "there is no release 9: found 1, 2, 3, 4" in gone

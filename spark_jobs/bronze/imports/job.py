@@ -107,7 +107,7 @@ def _stored(bronze: DeltaTable, topic: str, first: int, end: int) -> dict[int, K
 def _changed(topic: str, offset: int, what: str) -> SettingsError:
     return SettingsError(
         f"{topic}: row {offset + 1} (_offset {offset}) {what}; expected a source that only grew at its end: "
-        "import it under another --name, or mend it; nothing was written"
+        "import it under another --name, or repair it; nothing was written"
     )
 
 

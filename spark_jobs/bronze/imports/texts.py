@@ -82,9 +82,9 @@ def parse_time(text: str) -> int | None:
         return None
     date, clock, fraction, hours, minutes = match.groups()
     try:
-        moment = datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC)
+        time = datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC)
         offset = timedelta(hours=int(hours or 0), minutes=int(f"{(hours or '+')[0]}{minutes or 0}"))
-        return (moment - offset - EPOCH) // MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
+        return (time - offset - EPOCH) // MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
     except (ValueError, OverflowError):
         return None
 

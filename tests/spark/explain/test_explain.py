@@ -181,7 +181,7 @@ def test_silver_that_gold_has_not_read_yet_is_not_taken_for_a_difference(made: L
 def test_a_kept_release_is_explained_from_its_copy(made: Lake, explain: Explain, tmp_path: Path) -> None:
     settings = copy_of(made, tmp_path)
     before = explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings)
-    archive.keep(settings, made.release)
+    archive.copy_release(settings, made.release)
     shutil.rmtree(tables.SILVER_TRANSACTIONS.path(settings))
     assert explain(tables.DAILY_TOTALS, "type = 'Debit'", made.release, settings) == before
 

@@ -52,7 +52,7 @@ def test_releases_outlive_maintenance(spark: SparkSession, tmp_path: Path, monke
     write(settings, good_rows())
     tables.ensure_tables(settings, tables.EVERY)
     released_on(settings, datetime.now(UTC) - timedelta(days=60))
-    archive.keep(settings, 1)
+    archive.copy_release(settings, 1)
     one_more(settings, 3)
     gold_follows(settings, 3)
     write(settings, {"control.batches": [run_of("gold", table.name, 3, 3) for table in tables.GOLD]})

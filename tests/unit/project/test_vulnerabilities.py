@@ -28,7 +28,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, report: str | None) -> None:
 def test_every_vulnerability_is_a_line_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     answer(monkeypatch, json.dumps(REPORT))
     assert vulnerabilities.main() == 1
-    assert capsys.readouterr().out == "two 2.0: CVE-1, mended in 2.1\ntwo 2.0: CVE-2, mended in no version\n"
+    assert capsys.readouterr().out == "two 2.0: CVE-1, fixed in 2.1\ntwo 2.0: CVE-2, fixed in no version\n"
 
 
 @pytest.mark.parametrize("report", [None, "", "ERROR", '{"dependencies": [{"name": "one", "skip_reason": "not found"}]}'])

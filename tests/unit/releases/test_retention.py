@@ -49,7 +49,7 @@ def overwrite_and_vacuum(settings: Settings) -> None:
 def test_releases_expire_but_for_the_newest_and_those_that_are_kept(copy_home: Copy) -> None:
     settings = copy_home()
     released_on(settings, days_ago(40), days_ago(30), days_ago(20), days_ago(10))
-    archive.keep(settings, 2)
+    archive.copy_release(settings, 2)
 
     def numbers(now: datetime, days: int = 7) -> list[int]:
         return [release.release_id for release in retention.expired(replace(settings, release_days=days), now)]
@@ -119,7 +119,7 @@ def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:
     layouts = {table.name: DeltaTable(str(table.path(settings))) for table in EVERY_TABLE}
     stale = settings.warehouse / "releases/.draft-1/gold/daily_totals"  # of a process that died
     stale.mkdir(parents=True)
-    folder = archive.keep(settings, 1)
+    folder = archive.copy_release(settings, 1)
     assert folder == settings.warehouse / "releases/1"
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
     for name, source in layouts.items():
@@ -131,15 +131,15 @@ def test_a_kept_release_outlives_its_files(copy_home: Copy) -> None:
     assert everything(open_release(settings, 1)) == before
     assert reconcile(settings, newest_release(settings)).differences == []
     versions = {path: DeltaTable(str(path)).version() for path in folder.glob("*/*")}
-    archive.keep(settings, 1)
+    archive.copy_release(settings, 1)
     assert {path: DeltaTable(str(path)).version() for path in folder.glob("*/*")} == versions
     assert len(versions) == len(EVERY_TABLE)
 
     shutil.rmtree(folder)  # without the copy, the files are gone
-    with pytest.raises(QueryError, match=r"^the file .*\.parquet of this release is gone: open a newer release, or one that is kept$"):
+    with pytest.raises(QueryError, match=r"^the file .*\.parquet of this release is gone: open a newer release, or an archived one$"):
         everything(open_release(settings, 1))
     with pytest.raises(LedgerError, match=r"^bronze\.accounts: version 1 cannot be copied \(.*\): keep a newer release$"):
-        archive.keep(settings, 1)
+        archive.copy_release(settings, 1)
     assert list(folder.parent.iterdir()) == []
 
 
@@ -150,8 +150,8 @@ def test_a_copy_that_is_not_complete_is_not_kept(copy_home: Copy) -> None:
     wrong[-1]["rows"] += 1
     control.append(settings, RELEASES, wrong)
     with pytest.raises(LedgerError, match=rf"{wrong[-1]['table']}: copied \d+ rows, expected {wrong[-1]['rows']} as the release says"):
-        archive.keep(settings, 2)
-    assert not archive.is_kept(settings, 2)
+        archive.copy_release(settings, 2)
+    assert not archive.is_archived(settings, 2)
     assert list((settings.warehouse / "releases").iterdir()) == []
 
 
@@ -174,7 +174,7 @@ def test_the_command_keeps_and_publishes_nothing(
     gold_follows(settings, 3)
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     assert run.main(["release", "--keep", "1"]) == 0
-    assert archive.is_kept(settings, 1)
+    assert archive.is_archived(settings, 1)
     assert newest_release(settings).release_id == 1
     assert run.main(["release", "--keep", "2"]) == 1
     assert caplog.messages[-1] == "there is no release 2: found 1"
