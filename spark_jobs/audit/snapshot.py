@@ -147,7 +147,7 @@ def _refuse_halfway(settings: Settings, found: dict[Table, DeltaTable], read: di
 
 
 def _batches(settings: Settings, bronze: Table, upto: int | None = None) -> list[Batches]:
-    rows = control.batches(settings, "silver", bronze.name.replace("bronze.", "silver."))
+    rows = control.batches(settings, "silver", f"silver.{bronze.topic}")
     taken = [row for row in rows if upto is None or row["first_batch"] <= upto]
     return [Batches(min(row["last_batch"], upto or row["last_batch"]), row["rules_version"], row["finished_at"]) for row in taken]
 

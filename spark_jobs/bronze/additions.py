@@ -6,7 +6,7 @@ has planned but not written yet takes the next free number whenever it comes.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
@@ -29,7 +29,6 @@ _APPLICATION = "bronze additions"
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 32 * 2**20
 _FILE_BYTES = 128 * 2**20  # what is held in memory of a file that is being written
 _ROWS_A_GROUP = 100_000  # what is held in memory of a Parquet file that is being written
-_WHEN = ("_ingested_at", "_ingested_on")
 
 
 def bronze_row(record: Record, topic: str, partition: int) -> dict[str, Any]:
@@ -71,11 +70,13 @@ def open_spool(settings: Settings, table: Table) -> Iterator["Spool"]:
 class Spool:
     """Rows on their way to a bronze table, in a temporary file: their source is read once, in bounded memory.
 
-    A row has bronze's columns but those that say when it was ingested; `_batch` is None where it is to be the new batch.
+    A row has bronze's columns; those that say when it was ingested are added here. `_batch` is None where it is to be the new batch.
     """
 
     def __init__(self, file: IO[bytes], table: Table) -> None:
-        self._schema = _without_times(table)
+        self._schema = pa.schema(table.delta_schema().to_arrow())
+        now = datetime.now(UTC)
+        self._times = {"_ingested_at": now, "_ingested_on": now.date()}
         self._file = file
         self._writer = pa.ipc.new_stream(self._file, self._schema)
         self._waiting: list[Mapping[str, Any]] = []
@@ -85,7 +86,7 @@ class Spool:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add one row."""
-        self._waiting.append(row)
+        self._waiting.append({**row, **self._times})
         self.rows += 1
         self.new_rows += row["_batch"] is None
         self._waiting_bytes += len(row["value"] or b"")
@@ -128,7 +129,7 @@ def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, 
         custom_metadata={"userMetadata": json.dumps(metadata)}, app_transactions=[Transaction(*txn)] if txn else None
     )
     schema = pa.schema(table.delta_schema().to_arrow())
-    rows = pa.RecordBatchReader.from_batches(schema, _complete(spool.read(), schema, number, datetime.now(UTC)))
+    rows = pa.RecordBatchReader.from_batches(schema, _numbered(spool.read(), number))
     kill_point(f"before {table.name}")
     write_deltalake(
         table.open(settings),
@@ -141,20 +142,8 @@ def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, 
     kill_point(f"after {table.name}")
 
 
-def _complete(batches: Iterator[pa.RecordBatch], schema: pa.Schema, number: int | None, now: datetime) -> Iterator[pa.RecordBatch]:
-    """The rows with all columns of bronze."""
+def _numbered(batches: Iterator[pa.RecordBatch], number: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows with the number of the new batch where they have none."""
     for batch in batches:
-        columns = {name: batch.column(name) for name in batch.schema.names}
-        if number is not None:
-            columns["_batch"] = columns["_batch"].fill_null(number)
-        columns |= {name: pa.repeat(pa.scalar(at, schema.field(name).type), len(batch)) for name, at in _times(now).items()}
-        yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def _times(now: datetime) -> dict[str, Any]:
-    return dict(zip(_WHEN, (now, now.date()), strict=True))
-
-
-def _without_times(table: Table) -> pa.Schema:
-    fields: Sequence[pa.Field] = list(pa.schema(table.delta_schema().to_arrow()))
-    return pa.schema([field for field in fields if field.name not in _WHEN])
+        place = batch.schema.get_field_index("_batch")
+        yield batch if number is None else batch.set_column(place, batch.schema.field(place), batch["_batch"].fill_null(number))

@@ -58,8 +58,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
     accept.add_argument("--partition", type=_whole, metavar="P", help="with --offset: give up one record that is too large")
     accept.add_argument("--offset", type=_whole, metavar="O", help="of that record")
-    accept.add_argument("--who", type=_line, required=True, metavar="NAME", help="who accepts")
-    accept.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+    _add_who_and_why(accept, "who accepts")
     districts = jobs.add_parser("districts", help=about["districts"])
     districts.add_argument(
         "--file", required=True, type=Path, metavar="PATH", help="CSV: district_id,name,region; it replaces all districts"
@@ -95,8 +94,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     for action, text in (("silence", "publish no alerts of an account"), ("unsilence", "publish those raised from now on")):
         silence = alerts.add_parser(action, help=text)
         silence.add_argument("--account", type=_line, required=True, metavar="ID", help="the account")
-        silence.add_argument("--who", type=_line, required=True, metavar="NAME", help="who decides")
-        silence.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+        _add_who_and_why(silence, "who decides")
         if action == "silence":
             silence.add_argument("--until", metavar="TIME", help="ISO 8601, UTC without a zone; by default until further notice")
     example = jobs.add_parser("example", help=about["example"])
@@ -154,8 +152,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
     decide = jobs.add_parser("decide", help=about["decide"])
     decide.add_argument("choice", choices=[choice.replace(" ", "-") for choice in verdicts.CHOICES])
-    decide.add_argument("--who", type=_line, required=True, metavar="NAME", help="who decides")
-    decide.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
+    _add_who_and_why(decide, "who decides")
     export = jobs.add_parser("export", help=about["export"])
     rows = export.add_mutually_exclusive_group(required=True)
     rows.add_argument("--table", metavar="NAME", help="a table of a release, such as silver.transactions")
@@ -175,6 +172,11 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     endless.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
     endless.add_argument("--jobs", type=_whole, default=ENGINE_JOBS, metavar="N", help=f"end after so many jobs ({ENGINE_JOBS})")
     return parser.parse_args(arguments)
+
+
+def _add_who_and_why(job: argparse.ArgumentParser, who: str) -> None:
+    job.add_argument("--who", type=_line, required=True, metavar="NAME", help=who)
+    job.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
 
 
 def _topics(text: str) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ def _versions(run: Mapping[str, Any], table: Table, verdicts: Iterable[Verdict])
 
 def _is_rewritten(name: str) -> bool:
     """Whether a table's rows change: such a table can be read as it was by its old version only."""
-    return name.startswith("gold.") or name in {topic.silver.name for topic in VERSIONS}
+    return BY_NAME[name].layer == "gold" or name in {topic.silver.name for topic in VERSIONS}
 
 
 def _is_readable(settings: Settings, name: str, version: int) -> bool:

@@ -198,7 +198,7 @@ class _Work:
         rebuilt = [rebuild_silver(self.spark, self.settings, each, step.start, step.end, self.run_id, begin) for each in staged]
         gold.run(self.spark, self.settings, self.run_id)
         if step.part == TRANSACTIONS:
-            only = [name for name in self.request.tables if name.startswith("gold.")]
+            only = [table.name for table in tables.GOLD if self.request.asks_for(table)]
             rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
         kill_point("before a step of a backfill is done")
         self.record(step, rebuilt)
