@@ -110,8 +110,8 @@ def ingested(settings: Settings, table: Table, topic: str) -> dict[int, tuple[in
 
     Of records that bronze does without (control.holes), those that follow the last one directly are passed, too.
     """
-    life = incarnations.newest(settings, topic)
-    label = life.label if life else topic
+    incarnation = incarnations.newest(settings, topic)
+    label = incarnation.label if incarnation else topic
     if not table.exists(settings):
         return {}
     per_partition = "SELECT _topic, _partition, count(*) AS records, max(_offset) + 1 AS next FROM t GROUP BY _topic, _partition"

@@ -31,12 +31,12 @@ def run(settings: Settings, table: Table, topic: str, who: str, why: str) -> Non
         raise SettingsError(
             f"topic {topic}: found nothing to accept, expected lost offsets or a topic that was created again; nothing was written"
         )
-    incarnations.record(settings, state.life)
-    if life := state.refusal.replacement:
-        incarnations.record(settings, life, who, why)
-        log.info("topic %s: accepted with Kafka's id %s; its records come as `_topic` %s", topic, life.topic_id, life.label)
+    incarnations.record(settings, state.incarnation)
+    if incarnation := state.refusal.replacement:
+        incarnations.record(settings, incarnation, who, why)
+        log.info("topic %s: accepted with Kafka's id %s; its records come as `_topic` %s", topic, incarnation.topic_id, incarnation.label)
     else:
-        lost, label = state.refusal.lost, state.life.label
+        lost, label = state.refusal.lost, state.incarnation.label
         gaps.record(settings, table, label, lost, f"removed from Kafka before they were read; accepted by {who}: {why}")
     log.info(_NEXT)
 
@@ -58,7 +58,7 @@ def give_up(settings: Settings, table: Table, partition: int, offset: int, who: 
         found = f"a record of {record.size} bytes" if record else "no record"
         raise SettingsError(f"topic {topic}: found {found} at {place}, expected one of more than {MOST_BYTES}; nothing was written")
     hole = {"_partition": partition, "first_offset": offset, "last_offset": offset}
-    incarnations.record(settings, state.life)
+    incarnations.record(settings, state.incarnation)
     reason = f"a record of {record.size} bytes, more than {MOST_BYTES}; given up by {who}: {why}"
-    gaps.record(settings, table, state.life.label, [hole], reason)
+    gaps.record(settings, table, state.incarnation.label, [hole], reason)
     log.info(_NEXT)

@@ -39,7 +39,7 @@ def known_offsets(settings: Settings, table: Table, label: str) -> Positions:
 
 
 class Coverage:
-    """What a bronze table holds of one life of its topic (`label`, its `_topic`), and what silver made of it, as they are now.
+    """What a bronze table holds of one incarnation of its topic (`label`, its `_topic`), and what silver made of it, as they are now.
 
     A label is made of the name of a topic of this project, so it needs no quoting.
     """

@@ -44,7 +44,7 @@ def describe(holes: Iterable[Hole]) -> str:
 
 
 def recorded(settings: Settings, table: Table, label: str) -> list[Hole]:
-    """The recorded holes of one life of a topic, those that were filled afterwards included, twice."""
+    """The recorded holes of one incarnation of a topic, those that were filled afterwards included, twice."""
     rows = control.read(settings, HOLES).to_pylist()
     return [row for row in rows if (row["table"], row["_topic"]) == (table.name, label)]
 

@@ -1,6 +1,6 @@
-"""The lives of a topic, in control.topics: one that was deleted and created again is another topic, with a label of its own.
+"""The incarnations of a topic, in control.topics: one that was deleted and created again is another topic, with a label of its own.
 
-The table outlives checkpoints, so that a lost one cannot hide that the topic is another. A row is the acceptance of a life: the
+The table outlives checkpoints, so that a lost one cannot hide that the topic is another. A row is the acceptance of an incarnation: the
 first is accepted unasked, when bronze meets the topic.
 """
 
@@ -19,7 +19,7 @@ _FIRST = "first met"
 
 @dataclass(frozen=True)
 class Incarnation:
-    """One life of a topic: its number (from 1), Kafka's id, and the offset of each partition from which on bronze is to have it."""
+    """One incarnation of a topic: its number (from 1), Kafka's id, and the offset of each partition from which on bronze is to have it."""
 
     topic: str
     number: int
@@ -33,7 +33,7 @@ class Incarnation:
 
 
 def newest(settings: Settings, topic: str) -> Incarnation | None:
-    """The life of a topic that was accepted last; None where bronze has never met it."""
+    """The last accepted incarnation of a topic; None where bronze has never met it."""
     rows = [row for row in control.read(settings, TOPICS).to_pylist() if row["topic"] == topic]
     if not rows:
         return None
@@ -41,16 +41,16 @@ def newest(settings: Settings, topic: str) -> Incarnation | None:
     return Incarnation(topic, row["incarnation"], row["topic_id"], json.loads(row["first_offsets"]))
 
 
-def record(settings: Settings, life: Incarnation, who: str | None = None, why: str = _FIRST) -> None:
-    """Accept a life, once."""
+def record(settings: Settings, incarnation: Incarnation, who: str | None = None, why: str = _FIRST) -> None:
+    """Accept an incarnation, once."""
     row = {
-        "topic": life.topic,
-        "incarnation": life.number,
-        "_topic": life.label,
-        "topic_id": life.topic_id,
-        "first_offsets": json.dumps(life.first_offsets),
+        "topic": incarnation.topic,
+        "incarnation": incarnation.number,
+        "_topic": incarnation.label,
+        "topic_id": incarnation.topic_id,
+        "first_offsets": json.dumps(incarnation.first_offsets),
         "who": who,
         "why": why,
         "recorded_at": datetime.now(UTC),
     }
-    control.append(settings, TOPICS, [row], once=Txn(f"incarnations of {life.topic}", life.number))
+    control.append(settings, TOPICS, [row], once=Txn(f"incarnations of {incarnation.topic}", incarnation.number))

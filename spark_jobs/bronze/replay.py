@@ -162,7 +162,7 @@ def _count_gone(coverage: Coverage, span: Span, begin: datetime, end: datetime |
 
 
 def _open_holes(settings: Settings, table: Table, label: str) -> list[dict[str, Any]]:
-    """The recorded holes of the topic's present life that no replay has filled."""
+    """The recorded holes of the topic's present incarnation that no replay has filled."""
     rows = gaps.recorded(settings, table, label)
     filled = {gaps.place(row) for row in rows if row["why"] == _FILLED}
     return [row for row in rows if gaps.place(row) not in filled]

@@ -35,14 +35,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """A topic in Kafka (`present`), its life as bronze knows it, and the offsets from which the stream resumes (`resumes`).
+    """A topic in Kafka (`present`), its incarnation as bronze knows it, and the offsets from which the stream resumes (`resumes`).
 
     `checkpoint` is the one to resume; without it a new generation is needed, because of `trouble` if there is some. `is_exact`:
     the stream has written all before `resumes`; else bronze may lack records before it that Kafka has.
     """
 
     present: Present
-    life: Incarnation
+    incarnation: Incarnation
     written: int
     resumes: Positions
     is_exact: bool
@@ -73,24 +73,24 @@ def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeSta
     """The state of a topic, which this does not change; raises LedgerError when Kafka does not describe it."""
     present, written = read_topic(settings, topic), additions.count_written(settings, table)
     checkpoint, trouble = _read(settings, topic)
-    life = incarnations.newest(settings, topic)
-    if life is None:
-        life = Incarnation(topic, 1, checkpoint.topic_id if checkpoint else present.topic_id, present.begins)
-    if checkpoint and (checkpoint.topic_id, checkpoint.label) != (life.topic_id, life.label):
-        checkpoint = None  # of a life before
+    incarnation = incarnations.newest(settings, topic)
+    if incarnation is None:
+        incarnation = Incarnation(topic, 1, checkpoint.topic_id if checkpoint else present.topic_id, present.begins)
+    if checkpoint and (checkpoint.topic_id, checkpoint.label) != (incarnation.topic_id, incarnation.label):
+        checkpoint = None  # of an incarnation before
     position: Positions | None = None
     if checkpoint:
         position, trouble = _find_position(checkpoint, table, written)
     if position is None:
-        known = known_offsets(settings, table, life.label)
-        resumes = life.first_offsets | {number: last + 1 for number, last in known.items()}
+        known = known_offsets(settings, table, incarnation.label)
+        resumes = incarnation.first_offsets | {number: last + 1 for number, last in known.items()}
     else:
         resumes = position
-    refusal = _refuse(settings, table, present, life, resumes)
+    refusal = _refuse(settings, table, present, incarnation, resumes)
     is_behind = any(begin > resumes.get(number, 0) for number, begin in present.begins.items())
     is_narrow = checkpoint is not None and checkpoint.planned < 0 and checkpoint.starts.keys() != present.begins.keys()
     usable = checkpoint if position is not None and trouble is None and not (is_behind or is_narrow) else None
-    return ResumeState(present, life, written, resumes, position is not None, usable, trouble, refusal)
+    return ResumeState(present, incarnation, written, resumes, position is not None, usable, trouble, refusal)
 
 
 def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offsets: str | None) -> Checkpoint:
@@ -103,10 +103,10 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
     state = find_resume_state(settings, table, topic)
     if state.refusal:
         raise state.refusal.error(topic)
-    incarnations.record(settings, state.life)
+    incarnations.record(settings, state.incarnation)
     if starting_offsets is None and state.checkpoint:
         return state.checkpoint
-    label = state.life.label
+    label = state.incarnation.label
     known = known_offsets(settings, table, label)
     starts = _find_starts(settings, table, state, starting_offsets, known)
     if starting_offsets is None and state.trouble:
@@ -114,7 +114,7 @@ def open_checkpoint(settings: Settings, table: Table, topic: str, starting_offse
     elif starting_offsets is None and state.is_exact:
         log.warning("%s: a new checkpoint resumes at %s", table.name, starts)
     first_batch = state.written + 1
-    return checkpoints.begin(folder_of(settings, topic), topic, state.life.topic_id, label, first_batch, starts, known)
+    return checkpoints.begin(folder_of(settings, topic), topic, state.incarnation.topic_id, label, first_batch, starts, known)
 
 
 def confirm_topic(settings: Settings, topic: str, checkpoint: Checkpoint) -> None:
@@ -132,7 +132,7 @@ def resume_offsets(settings: Settings, table: Table, topic: str) -> tuple[str, P
     state = find_resume_state(settings, table, topic)
     if state.refusal and state.refusal.replacement:
         raise state.refusal.error(topic)
-    return state.life.label, state.resumes
+    return state.incarnation.label, state.resumes
 
 
 def _read(settings: Settings, topic: str) -> tuple[Checkpoint | None, str | None]:
@@ -154,12 +154,12 @@ def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[
         return None, damage or f"{checkpoint.folder}: {error}"
 
 
-def _refuse(settings: Settings, table: Table, present: Present, life: Incarnation, resumes: Positions) -> Refusal | None:
-    if present.topic_id != life.topic_id:
-        return _recreated(present, life, resumes)
+def _refuse(settings: Settings, table: Table, present: Present, incarnation: Incarnation, resumes: Positions) -> Refusal | None:
+    if present.topic_id != incarnation.topic_id:
+        return _recreated(present, incarnation, resumes)
     if any(resumes.get(number, 0) > end for number, end in present.ends.items()):
-        return _truncated(present, life, resumes)
-    lost = gaps.find_lost(settings, table, life.label, resumes, present.begins)
+        return _truncated(present, incarnation, resumes)
+    lost = gaps.find_lost(settings, table, incarnation.label, resumes, present.begins)
     if not lost:
         return None
     return Refusal(
@@ -169,19 +169,19 @@ def _refuse(settings: Settings, table: Table, present: Present, life: Incarnatio
     )
 
 
-def _recreated(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
-    replacement = Incarnation(life.topic, life.number + 1, present.topic_id, present.begins)
+def _recreated(present: Present, incarnation: Incarnation, resumes: Positions) -> Refusal:
+    replacement = Incarnation(incarnation.topic, incarnation.number + 1, present.topic_id, present.begins)
     return Refusal(
-        f"found Kafka's topic id {present.topic_id}, expected {life.topic_id}: it was deleted and created again, or this is another broker "
-        "(then use another LEDGER_WAREHOUSE and LEDGER_CHECKPOINTS for it), and its offsets mean other records; what the old one had "
-        f"from {_places(resumes) or 'its first offsets'} on is gone, and its records would come as `_topic` {replacement.label}",
+        f"found Kafka's topic id {present.topic_id}, expected {incarnation.topic_id}: it was deleted and created again, or this is another "
+        "broker (then use another LEDGER_WAREHOUSE and LEDGER_CHECKPOINTS for it), and its offsets mean other records; what the old one "
+        f"had from {_places(resumes) or 'its first offsets'} on is gone, and its records would come as `_topic` {replacement.label}",
         [],
         replacement,
     )
 
 
-def _truncated(present: Present, life: Incarnation, resumes: Positions) -> Refusal:
-    replacement = Incarnation(life.topic, life.number + 1, present.topic_id, present.ends)
+def _truncated(present: Present, incarnation: Incarnation, resumes: Positions) -> Refusal:
+    replacement = Incarnation(incarnation.topic, incarnation.number + 1, present.topic_id, present.ends)
     back = {number: end for number, end in present.ends.items() if resumes.get(number, 0) > end}
     return Refusal(
         f"found that Kafka's log ends before {_places(back)}, expected it to reach {_places({each: resumes[each] for each in back})}, "
@@ -200,13 +200,13 @@ def _places(positions: Positions) -> str:
 
 def _find_starts(settings: Settings, table: Table, state: ResumeState, starting_offsets: str | None, known: Positions) -> Positions:
     """From where a new generation starts. Records the holes that a starting point leaves."""
-    life, present = state.life, state.present
+    incarnation, present = state.incarnation, state.present
     if starting_offsets is None and state.is_exact:
         return {number: max(begin, state.resumes.get(number, 0)) for number, begin in present.begins.items()}
-    floors = {number: life.first_offsets.get(number, 0) for number in present.begins}
+    floors = {number: incarnation.first_offsets.get(number, 0) for number in present.begins}
     following = {number: known.get(number, -1) + 1 for number in present.begins}
-    starts, holes = find_start(settings, life.topic, starting_offsets or "earliest", present, _larger(following, floors))
-    gaps.record(settings, table, life.label, holes, f"started at {starting_offsets}")
+    starts, holes = find_start(settings, incarnation.topic, starting_offsets or "earliest", present, _larger(following, floors))
+    gaps.record(settings, table, incarnation.label, holes, f"started at {starting_offsets}")
     return _larger(starts, floors)
 
 

@@ -239,10 +239,10 @@ def test_a_topic_made_anew_is_another_life(lake: Lake) -> None:
     lake.accept()
     found = lake.open()
     assert (found.label, found.known, starts(found), found.first_batch) == ("accounts#3", {}, {"0": 0, "1": 0}, 3)
-    lives = sorted(
+    incarnations = sorted(
         (row["incarnation"], row["_topic"], row["topic_id"], row["who"]) for row in control.read(lake.settings, TOPICS).to_pylist()
     )
-    assert lives == [(1, "accounts", "id-1", None), (2, "accounts#2", "id-2", "Ann"), (3, "accounts#3", "id-3", "Ann")]
+    assert incarnations == [(1, "accounts", "id-1", None), (2, "accounts#2", "id-2", "Ann"), (3, "accounts#3", "id-3", "Ann")]
 
     lake.write("accounts#3", {0: range(5)})
     shutil.rmtree(lake.settings.checkpoints)
