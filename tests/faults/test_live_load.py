@@ -38,7 +38,7 @@ from tests.support.ledger import Ledger, Row, await_that
 from tests.support.live_load import ACCOUNTS, Load
 from tests.support.live_reference import DAY, MINUTE, Limits, Rows
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.soak]
+pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "5"))
 ROWS, SECONDS = 200, 2.0  # a batch of bronze, and how often one comes

@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from spark_jobs.lake.tables import LIVE_DEBIT_SHARE
@@ -86,10 +86,14 @@ def debit_share(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
     counts = (
         debits.union(others)
         .groupBy(F.window("event_at", "1 day"))
-        .agg(F.count_if(F.col("type") == "Debit").alias("debits"), F.count_if(F.col("type") == "Credit").alias("credits"))
+        .agg(_count("Debit").alias("debits"), _count("Credit").alias("credits"))
     )
     days = counts.select(F.lit("bank").alias("scope"), F.to_date(F.col("window")["start"]).alias("day"), "debits", "credits")
     return days.groupBy("scope").transformWithStateInPandas(Sharing(), _OUTPUT, "append", "None")
+
+
+def _count(kind: str) -> Column:
+    return F.count(F.when(F.col("type") == kind, 1))  # count_if has another text with each start: its state would not be known again
 
 
 QUERY = LiveQuery(

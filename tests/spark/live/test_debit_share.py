@@ -133,4 +133,5 @@ def test_a_side_that_does_not_come_holds_nothing_back_however_the_runs_cut_the_b
 def test_what_its_state_depends_on(live: SparkSession, settings: Settings) -> None:
     tables.ensure_tables(settings, tables.LIVE)
     found = fingerprint_of(live, settings, QUERY)
+    assert found == fingerprint_of(live, settings, QUERY)
     assert sorted(each["operator"] for each in found["operators"]) == ["Aggregate", "TransformWithStateInPySpark"]
