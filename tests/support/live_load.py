@@ -20,6 +20,7 @@ STEP = 30 * MINUTE  # of event time, for each batch
 CUSTOMERS, ACCOUNTS = 500, 400
 NAMES = ("Ann Mary Smith", "Zed Lee", "Tom", "Eve van Dyk")
 PARTITIONS = 5
+Sent = tuple[bytes | None, bytes | None, int, int, datetime]  # key, value, partition, offset, when Kafka took it
 
 
 class Load:
@@ -54,12 +55,11 @@ class Load:
         rows = list[Paid]()
         partitions: list[list[dict[str, Any]]] = [[] for _ in range(PARTITIONS)]
         for place in range(self._rows):
-            row = self._transaction(start, place)
-            for each in [row] * (2 if self._chance.random() < 0.02 else 1):
-                partition = self._chance.randrange(PARTITIONS)
-                partitions[partition].append(each)
-        for partition, fields in enumerate(partitions):
-            for each in fields:
+            fields = self._transaction(start, place)
+            for each in [fields] * (2 if self._chance.random() < 0.02 else 1):
+                partitions[self._chance.randrange(PARTITIONS)].append(each)
+        for partition, held in enumerate(partitions):
+            for each in held:
                 rows.append(Paid(self.batch, partition, self._ends[partition], **each))
                 self._ends[partition] += 1
         for row in rows:
@@ -67,9 +67,9 @@ class Load:
                 self._seen.add(row.customer)
                 soon = 1 if self._planned[row.customer] == "in time" else 6
                 self._coming.setdefault(self.batch + soon, []).append(row.customer)
-        sent = [(row, _transaction_message(row)) for row in rows]
         now = datetime.now(UTC)
-        self._append(tables.BRONZE_TRANSACTIONS, self.batch, [(*sent_row, row.partition, row.offset, now) for row, sent_row in sent])
+        sent = [(*_transaction_message(row), row.partition, row.offset, now) for row in rows]
+        self._append(tables.BRONZE_TRANSACTIONS, self.batch, sent)
         self.paid += rows
 
     def _transaction(self, start: int, place: int) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Load:
         if not versions:
             return
         self._customer_batch += 1
-        rows = []
+        rows = list[Sent]()
         for name, at, full_name, city in versions:
             _, value = message("customers", customerId=name, fullName=full_name, city=city, updateTime=at)
             taken = datetime.fromtimestamp(at / 1000, UTC) if full_name is None else datetime.now(UTC)
@@ -124,7 +124,7 @@ class Load:
             self.called.append(Called(name, at, full_name, city, self.batch))
         self._append(tables.BRONZE_CUSTOMERS, self._customer_batch, rows)
 
-    def _append(self, table: Table, batch: int, records: list[tuple[bytes | None, bytes | None, int, int, datetime]]) -> None:
+    def _append(self, table: Table, batch: int, records: list[Sent]) -> None:
         now = datetime.now(UTC)
         rows = [
             {"key": key, "value": value, "_topic": table.topic, "_partition": partition, "_offset": offset, "_timestamp": taken}

@@ -195,7 +195,8 @@ def enriched(rows: Iterable[Paid], versions: Iterable[Called], newest_of: dict[i
     The queries may be behind: so a row may meet every version that came before it, and any that came later. It may be unknown only if no
     version had come when bronze held the rows whose watermark ended its time.
     """
-    own, found = defaultdict(list[Called]), dict[tuple[Any, ...], Allowed]()
+    own: dict[str, list[Called]] = defaultdict(list)
+    found = dict[tuple[Any, ...], Allowed]()
     for version in versions:
         own[version.customer].append(version)
     batches = sorted(newest_of)

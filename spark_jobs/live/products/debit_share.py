@@ -84,9 +84,7 @@ def debit_share(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
         for rows, kind in ((debits_from, "Debit"), (credits_from, "Credit"))
     )
     counts = (
-        debits.union(others)
-        .groupBy(F.window("event_at", "1 day"))
-        .agg(_count("Debit").alias("debits"), _count("Credit").alias("credits"))
+        debits.union(others).groupBy(F.window("event_at", "1 day")).agg(_count("Debit").alias("debits"), _count("Credit").alias("credits"))
     )
     days = counts.select(F.lit("bank").alias("scope"), F.to_date(F.col("window")["start"]).alias("day"), "debits", "credits")
     return days.groupBy("scope").transformWithStateInPandas(Sharing(), _OUTPUT, "append", "None")
