@@ -102,7 +102,7 @@ def run_live(settings: Settings, options: argparse.Namespace) -> None:
         (LIVE_RESET,),
         tables=(*tables.BRONZE, tables.SILVER_ACCOUNTS, *in_python, *tables.CONTROL),
         checks=[checkpoints.refuse_ahead],
-        topics=["transactions"],
+        topics=["transactions", "customers"],
         retained=in_python,
     )
     lock = partial(owning, settings, LIVE, tables.LIVE, LIVE.command, (INTAKE, *BY_NAME), options.run_id)

@@ -113,6 +113,15 @@ LIVE_SLIDING_TOTALS = _live(SLIDING_TOTALS)
 LIVE_CUMULATIVE_TOTALS = _live(CUMULATIVE_TOTALS)
 LIVE_CUSTOMER_SESSIONS = _live(CUSTOMER_SESSIONS)
 LIVE_DEBIT_CREDIT_PAIRS = _live(DEBIT_CREDIT_PAIRS)
+LIVE_DEBIT_SHARE = _live(DEBIT_SHARE)
+# The customer is the one that had come when the row was written; customer_status: unknown, too, where none came in time.
+LIVE_ENRICHED_TRANSACTIONS = Table(
+    "gold.live_enriched_transactions",
+    ENRICHED_TRANSACTIONS.ddl,
+    keys=("transaction_id", *COORDINATE_KEYS),
+    time_column="event_at",
+    texts=ENRICHED_TRANSACTIONS.texts,
+)
 # raised_at: an event time. found, allowed: of many_debits a number, of much_money and unusual_debit money, of silence days. caused_by: the
 # rows, by event time. is_silenced: an operator had silenced the account when it was written. _live_batch: of the query, and it rises.
 LIVE_ALERTS = Table(
@@ -151,6 +160,8 @@ _LIVE_IN_PYTHON = {
     LIVE_CUMULATIVE_TOTALS: LIVE_TRANSACTIONS,
     LIVE_CUSTOMER_SESSIONS: LIVE_TRANSACTIONS,
     LIVE_DEBIT_CREDIT_PAIRS: LIVE_TRANSACTIONS,
+    LIVE_DEBIT_SHARE: LIVE_TRANSACTIONS,
+    LIVE_ENRICHED_TRANSACTIONS: LIVE_TRANSACTIONS,
     LIVE_ALERTS: LIVE_TRANSACTIONS,
     LIVE_ACCOUNT_LOOKUPS: LIVE_TRANSACTIONS,
     LIVE_LOOKUP_ERRORS: LIVE_ACCOUNT_LOOKUPS,
@@ -168,6 +179,8 @@ def _find_live() -> tuple[tuple[Table, ...], dict[str, str]]:
 LIVE_IN_SQL, REFUSED_LIVE = _find_live()  # no job that writes live tables runs while a file is refused; all others do without its table
 # Each the table of a live query, and the live table whose rows it takes.
 LIVE_RESULTS = _LIVE_IN_PYTHON | dict.fromkeys(LIVE_IN_SQL, LIVE_TRANSACTIONS)
+# Of a live query, what it reads beside that table: a table of bronze, which no savepoint sets back.
+LIVE_BESIDE = {LIVE_ENRICHED_TRANSACTIONS: BRONZE_CUSTOMERS}
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),

@@ -64,21 +64,21 @@ def read(settings: Settings, query: LiveQuery) -> Checkpoint | None:
 
 
 def refuse_ahead(settings: Settings) -> None:
-    """Raise LedgerError where a query has planned, or taken, commits that the table which it follows does not have.
+    """Raise LedgerError where a query has planned, or taken, commits that a table which it reads does not have.
 
     So it is when the tables were restored from an older copy and the checkpoints were not: what the intake writes next would count
     as taken. Call it before the intake starts. A state that is lost is passed over: its query fails, and says so.
     """
-    for query in QUERIES:
-        head = DeltaTable(str(query.follows.path(settings))).version()
+    for query, table in ((each, table) for each in QUERIES for table in (each.follows, each.beside) if table):
+        head = DeltaTable(str(table.path(settings))).version()
         try:
             generation = read(settings, query)
-            reached = places.planned(generation) if generation else 0
+            reached = places.planned(generation, beside=table != query.follows) if generation else 0
         except (LedgerError, OSError, ValueError):
             continue
         if reached > head + 1:
             raise LedgerError(
-                f"live {query.name}: the state is newer than the tables: found {query.follows.name} at version {head}, and a state "
+                f"live {query.name}: the state is newer than the tables: found {table.name} at version {head}, and a state "
                 f"that has taken version {reached - 1}; expected tables and checkpoints of one time: restore the checkpoints of "
                 "that time, restore a savepoint (run savepoint restore), or rebuild the table: "
                 f"run upgrade --mode stateless --query {query.name}"

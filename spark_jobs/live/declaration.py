@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.lake.tables import LIVE_RESULTS, Table
+from spark_jobs.lake.tables import LIVE_BESIDE, LIVE_RESULTS, Table
 from spark_jobs.runtime.settings import Settings
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Gives a query the stream of a source, by its name, with the watermark; and the settings, for thresholds."""
+    """Gives a query the stream of a source, by its name, with the watermark if it is of live rows; and the settings, for thresholds."""
 
     stream: Callable[[str], DataFrame]
     settings: Settings
@@ -24,6 +24,8 @@ class Reader:
 @dataclass(frozen=True)
 class LiveQuery:
     """One query, which looks for new rows of the live table that it follows every `seconds`, by streams named `sources`.
+
+    A source that is named as a table beside (LIVE_BESIDE), as `bronze_customers`, is of that table.
 
     `meaning` is what of it cannot be seen in its state's schema, and must not change while the state is kept. `finish` makes the rows
     to be written of a batch of the stream, where that is no matter of a stream (a look-up, a table at its present version): it may give
@@ -48,3 +50,12 @@ class LiveQuery:
     def follows(self) -> Table:
         """The live table whose rows it takes."""
         return LIVE_RESULTS[self.table]
+
+    @property
+    def beside(self) -> Table | None:
+        """The table of bronze that it reads beside that one."""
+        return LIVE_BESIDE.get(self.table)
+
+    def source(self, name: str) -> Table:
+        """The table of one of its sources."""
+        return self.beside if self.beside and name == self.beside.name.replace(".", "_") else self.follows

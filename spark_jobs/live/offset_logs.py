@@ -14,6 +14,7 @@ from pathlib import Path
 from spark_jobs.runtime.atomic_files import write_whole
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+_POSITION = re.compile(r'"reservoirVersion":\d+,"index":-?\d+,"isStartingVersion":(true|false)')
 _SCHEMA_FILE = re.compile(r'"file:[^"]*(/state/[0-9]+/_stateSchema/[^"]*)"')
 
 
@@ -36,6 +37,18 @@ def record_partitions(checkpoint: Path, partitions: str) -> None:
             facts["conf"][PARTITIONS] = partitions
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             write_whole(file, "\n".join([version, json.dumps(facts, separators=(",", ":")), *sources]))
+
+
+def take_again(checkpoint: Path, source: str, version: int) -> None:
+    """Let a query that does not run take, with its next batch, all rows that a source has at a version, and what comes later.
+
+    The source is a Delta table. The last batch must have ended.
+    """
+    file = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))
+    before = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":true'
+    lines = file.read_text().split("\n")
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    write_whole(file, "\n".join(_POSITION.sub(before, line) if line.startswith(f"{source}:") else line for line in lines))
 
 
 def point_to(checkpoint: Path, place: Path) -> None:

@@ -14,7 +14,8 @@ from spark_jobs.service.checkpoints import Generation
 
 STATELESS, LAST_STATE, SAVEPOINT_FIRST = MODES = ("stateless", "last-state", "savepoint")  # of an upgrade
 SAVEPOINT = "savepoint.json"
-_RESERVOIR = re.compile(r'"reservoirVersion":(\d+)')
+BESIDE = "bronze_"  # so begin the names of sources that are not of live rows
+_SOURCE = re.compile(r'^(?:(\w+):)?.*"reservoirVersion":(\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,16 @@ def read_savepoints(settings: Settings) -> list[Savepoint]:
 
 
 def position(generation: Generation) -> int | None:
-    """From which version of its sources a query continues, by the last batch of its checkpoint that has ended; None where there is none."""
+    """From which version of the live table that it follows a query continues, by its last batch that has ended; None for none."""
     return min(_versions(generation, generation.ended), default=None)
 
 
-def planned(generation: Generation) -> int:
-    """Up to, and without, which version of its sources a query has planned batches; 0 where it has planned none, or does not say."""
-    return max(_versions(generation, generation.planned), default=0)
+def planned(generation: Generation, *, beside: bool = False) -> int:
+    """Up to, and without, which version of the live table that it follows a query has planned batches, or of what it reads beside it.
+
+    0 where it has planned none, or does not say.
+    """
+    return max(_versions(generation, generation.planned, beside=beside), default=0)
 
 
 def unread_from(settings: Settings, table: Table) -> int | None:
@@ -72,6 +76,7 @@ def unread_from(settings: Settings, table: Table) -> int | None:
     return min((version for version in found if version is not None), default=None)
 
 
-def _versions(generation: Generation, batch: int) -> list[int]:
-    """The version of each source up to which a batch reaches."""
-    return [int(found) for found in _RESERVOIR.findall("\n".join(generation.plan(batch)))] if batch >= 0 else []
+def _versions(generation: Generation, batch: int, *, beside: bool = False) -> list[int]:
+    """The version of each source of live rows, or of each other one, up to which a batch reaches."""
+    found = _SOURCE.findall("\n".join(generation.plan(batch))) if batch >= 0 else []
+    return [int(version) for name, version in found if name.startswith(BESIDE) == beside]

@@ -13,9 +13,10 @@ from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
 from spark_jobs.live import places, sql_queries
 from spark_jobs.live.declaration import LiveQuery
-from spark_jobs.live.products import alerts, district_transactions
+from spark_jobs.live.products import alerts, debit_share, district_transactions, enriched_transactions
 from spark_jobs.live.products.lookups import LOOKUPS
 from spark_jobs.live.sql_tables import SqlLiveTable
+from spark_jobs.live.watermarks import hide_type
 from spark_jobs.runtime.settings import Settings
 
 INTAKE = "transactions"  # the query before them, which writes gold.live_transactions
@@ -49,7 +50,7 @@ def debit_credit_pairs(debits_from: DataFrame, credits_from: DataFrame) -> DataF
     Each side is a source with the rows of both types, and the watermark is set before the type is chosen, so that a type that does
     not come holds nothing back. Spark would choose the type first (it moves filters below watermarks), were it not hidden from it.
     """
-    return gold_pairs.pair(_hide_type(debits_from), _hide_type(credits_from))
+    return gold_pairs.pair(hide_type(debits_from), hide_type(credits_from))
 
 
 def switched_on(settings: Settings) -> list[LiveQuery]:
@@ -89,6 +90,8 @@ QUERIES = (
     alerts.QUERY,
     *LOOKUPS,
     district_transactions.QUERY,
+    debit_share.QUERY,
+    enriched_transactions.QUERY,
 )
 BY_NAME = {query.name: query for query in QUERIES}
 _SUMS = ("transactions", "amount")
@@ -102,8 +105,3 @@ def _totals(windowed: DataFrame, start: Column) -> DataFrame:
 
 def _amount() -> Column:
     return F.sum(F.col("amount").cast("decimal(38,2)")).cast("decimal(38,2)").alias("amount")
-
-
-def _hide_type(rows: DataFrame) -> DataFrame:
-    """The rows, with `type` as what a generator gave, below which no filter is moved."""
-    return rows.withColumn("_type", F.explode(F.array("type"))).withColumn("type", F.col("_type")).drop("_type")

@@ -85,8 +85,9 @@ def is_pending(settings: Settings) -> bool:
 
 
 def move_position(text: str, version: int) -> str:
-    """Spark's offsets of a query over Delta tables, as if its sources had been taken up to, and without, a version."""
-    return _POSITION.sub(f'"reservoirVersion":{version},"index":-1,"isStartingVersion":false', text)
+    """Spark's offsets of a query over Delta tables, as if its sources of live rows had been taken up to, and without, a version."""
+    moved = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":false'
+    return "\n".join(line if line.startswith(places.BESIDE) else _POSITION.sub(moved, line) for line in text.split("\n"))
 
 
 def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
@@ -115,6 +116,8 @@ def _begin(settings: Settings, name: str, state: NewState) -> None:
         for file in (draft / "offsets").glob("[0-9]*"):
             file.write_text(move_position(file.read_text(), version))
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        if beside := BY_NAME[name].beside:  # of which it may have commits that are gone by now
+            offset_logs.take_again(draft, beside.name.replace(".", "_"), DeltaTable(str(beside.path(settings))).version())
         offset_logs.point_to(draft, folder)
         draft.rename(folder)
     kill_point(f"before the state of {name}")

@@ -24,6 +24,7 @@ from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, intake, offset_logs, places
+from spark_jobs.live.checkpoints import Checkpoint
 from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.live.queries import INTAKE
 from spark_jobs.runtime.settings import Settings
@@ -63,6 +64,10 @@ class _LiveStream(SupervisedQuery):
             status |= {"batch": self._last[0], "lag_records": self._waiting, "watermark": self._watermark, "dropped_rows": self._dropped}
         return status | {"progressed_at": self._progressed}
 
+    def _is_beside(self, source: str) -> bool:
+        """Whether a source, as Spark describes it, is not of the table that is followed."""
+        return False
+
     def _trigger(self) -> Trigger:
         return {"availableNow": True} if self._available_now else {"processingTime": f"{self._seconds * 1000:.0f} milliseconds"}
 
@@ -78,7 +83,7 @@ class _LiveStream(SupervisedQuery):
                 )
                 self._dropped += dropped
         self._last, self._progressed = (last.batchId, str(query.runId)), time.time()
-        ends = [source.endOffset for source in last.sources]
+        ends = [source.endOffset for source in last.sources if not self._is_beside(source.description)]
         self._reached = min((json.loads(end)["reservoirVersion"] for end in ends if end and end != "null"), default=self._reached)
         self._watermark = (last.eventTime or {}).get("watermark", self._watermark)
         self._recovered()
@@ -156,12 +161,19 @@ class Live(_LiveStream):
             return False
         return not self._before.is_drained or has_changes_from(self._live.follows.path(self._settings), self._reached)
 
+    def _is_beside(self, source: str) -> bool:
+        beside = self._live.beside
+        return beside is not None and source.endswith(f"/{beside.name.replace('.', '/')}]")
+
     def _open(self) -> StreamingQuery:
         frame = build(self._spark, self._settings, self._live)
         checkpoint = checkpoints.open_checkpoint(self._settings, self._live, frame)
         offset_logs.record_partitions(checkpoint.folder, self._spark.conf.get(offset_logs.PARTITIONS) or "")
         offset_logs.point_to(checkpoint.folder, checkpoint.folder)  # it may have been moved, or restored from a copy
-        table, finish = self._live.table, self._live.finish
+        table, finish, beside = self._live.table, self._live.finish, self._live.beside
+        if beside and checkpoint.ended == checkpoint.planned >= 0 and _is_old(checkpoint):  # upkeep may have removed what it would read
+            version = DeltaTable(str(beside.path(self._settings))).version()
+            offset_logs.take_again(checkpoint.folder, beside.name.replace(".", "_"), version)
 
         def append(rows: DataFrame, number: int) -> None:
             kept = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
@@ -198,10 +210,15 @@ def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFram
     """
 
     def read(name: str) -> DataFrame:
-        rows = sources.stream_table(spark, settings, query.follows, name=name)
-        return rows.withWatermark("event_at", f"{query.lateness(settings)} seconds")
+        rows = sources.stream_table(spark, settings, query.source(name), name=name)
+        return rows.withWatermark("event_at", f"{query.lateness(settings)} seconds") if query.source(name) == query.follows else rows
 
     return query.build(Reader(read, settings))
+
+
+def _is_old(checkpoint: Checkpoint) -> bool:
+    ended = (checkpoint.folder / "commits" / str(checkpoint.ended)).stat().st_mtime
+    return datetime.now(UTC) - datetime.fromtimestamp(ended, UTC) > _SURELY_KEPT
 
 
 def _newest(settings: Settings, done: int) -> datetime | None:

@@ -38,6 +38,7 @@ class Settings:
     alert_money: Decimal  # of debits within 10 minutes
     alert_times: int  # the mean of the earlier debits
     alert_silence_days: int
+    customer_wait_minutes: int  # for which a live transaction waits for its customer
     live_topics: bool  # whether live queries publish to Kafka, too
     live_lookups: bool  # whether live queries look accounts up in Postgres, too
     lookups_in_flight: int  # at a time
@@ -156,6 +157,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         alert_money=money("LEDGER_ALERT_MONEY", "50000"),
         alert_times=whole("LEDGER_ALERT_TIMES", "5", 1, 10**6),
         alert_silence_days=whole("LEDGER_ALERT_SILENCE_DAYS", "30", 1, 3650),
+        customer_wait_minutes=whole("LEDGER_CUSTOMER_WAIT_MINUTES", "60", 1, 10**6),
         release_stale_minutes=whole("LEDGER_RELEASE_STALE_MINUTES", "60", 0, 10**6),
     )
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):

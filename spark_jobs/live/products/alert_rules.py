@@ -56,6 +56,9 @@ class Row(NamedTuple):
 class Account(NamedTuple):
     """What is remembered of an account: the row of its largest event time, counts, and the debits that may still share a window.
 
+    The counts and the sum have no end: the mean is that of all debits. The rest is forgotten when the account has been silent for the days
+    that are allowed: what is left then is a few numbers.
+
     `is_silent`: its silence after the last row was raised. `timer`: the event time at which `expire` is asked for; None for none.
     """
 
@@ -104,14 +107,20 @@ def take(account: Account, row: Row, is_debit: bool, limits: Limits) -> Step:
 
 
 def expire(account: Account, watermark: int, limits: Limits) -> Step:
-    """The account once no row at or before the watermark can come, and its silence, if it was active and has been silent for so long."""
+    """The account once no row at or before the watermark can come, and its silence, if it was active and has been silent for so long.
+
+    A row that comes after such a silence is later than the last one, which is forgotten, also of an account that was never active.
+    """
     account, alerts = _end_silence(account, watermark + 1, limits)
-    return _forget(account._replace(is_silent=account.is_silent or bool(alerts), timer=None), watermark), alerts
+    account = _forget(account._replace(is_silent=account.is_silent or bool(alerts), timer=None), watermark)
+    if account.last is not None and account.last.at + limits.silence <= watermark:
+        account = account._replace(last=None)
+    return account, alerts
 
 
 def next_timer(account: Account, limits: Limits) -> int | None:
     """The event time at which the account must be looked at without a row, if it is not looked at earlier anyway; None for none."""
-    if account.last is None or account.rows < ACTIVE_ROWS or account.is_silent:
+    if account.last is None or account.is_silent:
         return None
     due = account.last.at + limits.silence
     return due if account.timer is None or account.timer > due else None

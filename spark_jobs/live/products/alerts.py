@@ -67,7 +67,8 @@ class Alerting(StatefulProcessor):
         if found is None:
             return Account()
         account = Account(*found)
-        return account._replace(last=Row(*found[5]), recent=tuple(Row(*row) for row in found[6]))
+        last = None if account.last is None else Row(*account.last)
+        return account._replace(last=last, recent=tuple(Row(*row) for row in account.recent))
 
     def _store(self, account: Account) -> None:
         if (due := next_timer(account, self._limits)) is not None:

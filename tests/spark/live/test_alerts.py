@@ -116,6 +116,9 @@ def test_each_alert_is_written_once_over_crashes_a_restart_and_a_restored_savepo
     assert raised(settings) == Counter([many, much, silence])
     ids = {row["alert_id"]: row["is_silenced"] for row in lake.rows_of(settings, tables.LIVE_ALERTS)}
     assert sorted(ids.values()) == [False, False, True]
+    state_job.show(settings, lambda: live, QUERY.name, "account_id = 'A00000002'")
+    (held,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (held["value"]["rows"], held["value"].get("last"), held["value"]["recent"]) == (ACTIVE_ROWS, None, [])  # the rest is forgotten
     savepoints.restore(settings, saved, {})
     assert raised(settings) == {}
     run_live(live, settings, [QUERY])  # both batches at once

@@ -14,6 +14,7 @@ from spark_jobs.gold.tables import debit_credit_pairs, sliding_totals
 from spark_jobs.lake import tables
 from spark_jobs.live import fingerprint, places, queries, upgrade
 from spark_jobs.live.declaration import LiveQuery, Reader
+from spark_jobs.live.watermarks import hide_type
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, run_live, session_of_two, written
@@ -48,7 +49,7 @@ def daily(make: Callable[[DataFrame], DataFrame], **meaning: str) -> LiveQuery:
 
 
 def joined(read: Reader, **extra: str) -> DataFrame:
-    debits, credits_ = (queries._hide_type(read(name)) for name in PAIRS.sources)
+    debits, credits_ = (hide_type(read(name)) for name in PAIRS.sources)
     return debit_credit_pairs.pair(debits, credits_.withColumns({name: F.lit(value) for name, value in extra.items()})).where(
         "customer_id <> 'C1'"
     )
@@ -85,7 +86,7 @@ def test_before_the_first_run_there_is_nothing_to_upgrade(live: SparkSession, se
 
 
 def test_which_changes_keep_the_state(live: SparkSession, settings: Settings) -> None:
-    tables.ensure_tables(settings, tables.LIVE)
+    tables.ensure_tables(settings, (tables.BRONZE_CUSTOMERS, *tables.LIVE))
     recorded = {query.name: fingerprint_of(live, settings, query) for query in (daily(totals), PAIRS)}
     for change, query in KEEPS.items():
         assert fingerprint.differences(recorded[query.name], fingerprint_of(live, settings, query)) == [], change
@@ -110,7 +111,7 @@ def test_sizes_are_in_the_fingerprint(
     live: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, value: object, changed: set[str]
 ) -> None:
     """Also where nobody thought of saying so in words."""
-    tables.ensure_tables(settings, tables.LIVE)
+    tables.ensure_tables(settings, (tables.BRONZE_CUSTOMERS, *tables.LIVE))
     before = {query.name: fingerprint_of(live, settings, query) for query in queries.QUERIES}
     monkeypatch.setattr(module, name, value)
     assert {
@@ -120,7 +121,7 @@ def test_sizes_are_in_the_fingerprint(
 
 def test_fingerprints_may_be_taken_side_by_side(live: SparkSession, settings: Settings) -> None:
     """As the queries do, which start together."""
-    tables.ensure_tables(settings, tables.LIVE)
+    tables.ensure_tables(settings, (tables.BRONZE_CUSTOMERS, *tables.LIVE))
     one_by_one = [fingerprint_of(live, settings, query) for query in queries.QUERIES]
     with ThreadPoolExecutor(len(queries.QUERIES)) as pool:
         for _ in range(3):

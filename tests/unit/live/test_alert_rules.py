@@ -1,10 +1,12 @@
 """Which rows of an account raise which alerts: timelines, the moments at which a rule begins to hold, and any cut of the input."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,7 @@ from spark_jobs.live.products.alert_rules import (
     next_timer,
     take,
 )
+from tests.support import live_reference as reference
 
 LIMITS = Limits(debits=3, money=Decimal(1000), times=5, silence_days=30, lateness=10_000)
 MINUTE = 60_000
@@ -149,6 +152,20 @@ def test_an_active_account_is_silent_once_the_watermark_has_passed_its_days() ->
     assert expire(active(count=ACTIVE_ROWS - 1), 90 * DAY, LIMITS)[1] == []
 
 
+@pytest.mark.parametrize("count", [1, ACTIVE_ROWS])
+def test_of_an_account_that_has_been_silent_for_long_three_numbers_are_kept(count: int) -> None:
+    """Also of one that was never active, for which a timer fires, too."""
+    account = active(count=count)
+    for place in range(count):
+        account, _ = take(account, row(f"d{place}", place), True, LIMITS)
+    assert next_timer(account, LIMITS) == (count - 1) + 30 * DAY
+    kept, _ = expire(account, (count - 1) + 30 * DAY - 1, LIMITS)
+    assert kept.last is not None
+    left, _ = expire(account, (count - 1) + 30 * DAY, LIMITS)
+    assert (left.last, left.recent, left.timer, next_timer(left, LIMITS)) == (None, (), None, None)
+    assert (left.rows, left.debits, left.debited) == (2 * count, count, Decimal(count))
+
+
 def test_a_row_that_ends_a_silence_before_its_timer_fires_raises_the_same_alert() -> None:
     (by_timer,) = expire(active(), 35 * DAY, LIMITS)[1]
     account, (by_row,) = take(active(), row("x", 30 * DAY + 1), False, LIMITS)
@@ -193,9 +210,26 @@ def test_the_same_alerts_however_micro_batches_cut_the_batches_of_bronze(seed: i
     whole = run(batches, [0, len(batches)])
     assert {SILENCE, MANY_DEBITS, MUCH_MONEY} <= {alert.kind for alert in whole}
     assert len({alert.alert_id for alert in whole}) == len(whole)
+    assert Counter(map(summary, whole)) == by_plain_loops(batches, newest - LIMITS.lateness)
     for _ in range(5):
         cuts = sorted({0, len(batches), *chance.sample(range(len(batches)), chance.randint(1, 12))})
         assert sorted(run(batches, cuts)) == sorted(whole)
+
+
+def summary(alert: Alert) -> tuple[Any, ...]:
+    causes = tuple(cause.transaction_id for cause in alert.caused_by)
+    return alert.alert_id, alert.kind, "A", alert.raised_at, alert.found, alert.allowed, causes
+
+
+def by_plain_loops(batches: Sequence[Sequence[tuple[Row, bool]]], watermark: int) -> Counter[tuple[Any, ...]]:
+    """The alerts of one who forgets nothing."""
+    limits = reference.Limits(LIMITS.lateness, 0, LIMITS.debits, LIMITS.money, LIMITS.times, LIMITS.silence)
+    rows = [
+        reference.Paid(number, 0, each.offset, each.at, each.transaction_id, "A", "C", "Debit" if is_debit else "Credit", each.amount, True)
+        for number, batch in enumerate(batches)
+        for each, is_debit in batch
+    ]
+    return reference.alerts(rows, limits, watermark)
 
 
 def run(batches: Sequence[Sequence[tuple[Row, bool]]], cuts: Sequence[int]) -> list[Alert]:
