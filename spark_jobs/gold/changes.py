@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, Window, functions as F
 
 from spark_jobs.gold.held import hold
 from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
-from spark_jobs.lake import ranges
+from spark_jobs.lake import ranges, sinks
 
-_MOST_BROADCAST = 20_000
+MOST_HELD = 20_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Changes:
     @property
     def is_small(self) -> bool:
         """Whether each task can hold them."""
-        return self.count <= _MOST_BROADCAST
+        return self.count <= MOST_HELD
 
     def after(self, version: int) -> Change:
         """What happened after a version."""
@@ -86,8 +86,9 @@ class Changes:
 
 
 def hold_changes(feed: DataFrame) -> Changes | None:
-    """Read a part of the change feed once, and keep it; None when there is nothing in it."""
-    held, few = hold(feed)
+    """Read a part of the change feed once, and keep it; None when there is nothing in it. Many rows stay cached until `unpersist`."""
+    few = sinks.collect_few(feed, MOST_HELD)
+    held = feed.persist() if few is None else feed.sparkSession.createDataFrame(few)
     if few is not None:
         versions, is_in_place = few["_commit_version"], pc.not_equal(few["_change_type"], "insert")
         in_place = pc.max(versions.filter(is_in_place)).as_py()

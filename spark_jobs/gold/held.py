@@ -14,6 +14,7 @@ from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
 
+LARGE_PLANS = {"spark.sql.shuffle.partitions": "4"}
 SMALL_PLANS = {"spark.sql.shuffle.partitions": "1"} | session.FEW_ROWS
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.gold import held
-from spark_jobs.gold.changes import Change, hold_changes, hold_versions
+from spark_jobs.gold.changes import MOST_HELD, Change, hold_changes, hold_versions
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import few_rows, leases, side_by_side, sinks, sources, tables
@@ -73,33 +73,69 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
         large = (table for table in tables.GOLD if table.deletion_vectors and not few_rows.has_few_bytes(settings, table))
         sinks.mark_removed_rows(spark, settings, large)
 
-        def bring(session: SparkSession, table: GoldTable) -> None:
+        def bring(table: GoldTable, session: SparkSession) -> None:
             done = sinks.applied(settings, table, application)
             if done is None or done < changes.last:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
                 silver = held.silver_in_time(settings, application, changes.last)
                 given = held.inputs(session, settings, silver, is_small=changes.is_small)
                 with sinks.configured(session, held.SMALL_PLANS if changes.is_small else {}):
-                    _take(change, given, settings, table, Txn(application, changes.last), changes.count)
+                    _take(change, given, settings, table, Txn(application, changes.last))
 
-        for wave in _waves():
-            work = {table.name: partial(bring, table=table) for table in wave if table in targets}
-            side_by_side.run_each(spark, work, at_once=side_by_side.AT_ONCE if changes.is_small else 1)
+        try:
+            in_waves(spark, targets, bring, is_small=changes.is_small)
+        finally:
+            changes.feed.unpersist()
         return changes.last
 
-    _follow(spark, settings, tables.SILVER_TRANSACTIONS, tables_in_order(), application, take)
+    head, new = _follow(spark, settings, tables.SILVER_TRANSACTIONS, tables_in_order(), application, take)
+    if new:
+        _make(spark, settings, new, Txn(application, head))
 
 
-def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn, count: int) -> None:
+def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], txn: Txn) -> None:
+    """Make tables from all of silver.transactions at a version: where they have no rows yet, by one append."""
+    silver = DeltaTable(str(tables.SILVER_TRANSACTIONS.path(settings)), version=txn.version)
+    if not (count := control.count(silver)):
+        return
+    is_small = count <= MOST_HELD
+    source = held.Source(tables.SILVER_TRANSACTIONS, txn.version)
+    cuts = () if is_small else sinks.cut_days(held.inputs(spark, settings, source, is_small=False).silver(), "event_on")
+
+    def make(table: GoldTable, session: SparkSession) -> None:
+        if (sinks.applied(settings, table, txn.application) or -1) >= txn.version:
+            return
+        given = held.inputs(session, settings, held.silver_in_time(settings, *txn), is_small=is_small)
+        with sinks.configured(session, held.SMALL_PLANS if is_small else held.LARGE_PLANS):
+            whole = table.strategy.whole(table, given).select(*table.columns)
+            if control.count(DeltaTable(str(table.path(settings)))):
+                sinks.merge_parts(given.table(table), whole, settings, table, txn, are_few=is_small)
+            else:
+                within = cuts if table.deletion_vectors else ()  # such a table grows with silver
+                sinks.append_rows(whole, settings, table, txn, cuts=within, are_few=is_small)
+
+    in_waves(spark, targets, make, is_small=is_small)
+    log.info("%s: made from version %d: %s", tables.SILVER_TRANSACTIONS.name, txn.version, ", ".join(table.name for table in targets))
+
+
+def in_waves(spark: SparkSession, targets: Collection[Table], work: Callable[[GoldTable, SparkSession], None], *, is_small: bool) -> None:
+    """Do some work for each of the tables, each in a copy of the session: side by side, but those that others read from first."""
+    for wave in _waves():
+        pieces = {table.name: partial(work, table) for table in wave if table in targets}
+        side_by_side.run_each(spark, pieces, at_once=side_by_side.AT_ONCE if is_small else side_by_side.LARGE_AT_ONCE)
+
+
+def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
     """Apply a change: new rows are added to the sums, or appended; for all else the parts that they touch are made again."""
     strategy = table.strategy
     if change.only_added and isinstance(strategy, Rows):
-        new = strategy.make(change.rows, change, given)
-        sinks.append_rows(new, settings, table, txn, count=count, are_few=change.is_small)
+        new = strategy.made(change, given)
+        sinks.append_rows(new, settings, table, txn, are_few=change.is_small)
     elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
         sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
-        if change.is_small and few_rows.is_small(settings, table):
-            few_rows.merge(sums.toArrow(), settings, table, txn, matched=strategy.adds)
+        few = sinks.collect_few(sums) if few_rows.is_small(settings, table) else None
+        if few is not None:
+            few_rows.merge(few, settings, table, txn, matched=strategy.adds)
         else:
             sinks.merge_rows(sums, settings, table, txn, on=table.keys, matched=dict(strategy.adds))
     else:
@@ -129,7 +165,10 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
                 _amend(change, given, settings, table, txn)
         return versions.last
 
-    _follow(spark, settings, dimension, (table,), application, take)
+    head, new = _follow(spark, settings, dimension, (table,), application, take)
+    if new:
+        rows = sources.read_table(spark, settings, dimension, version=head)
+        take(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")}), new)
 
 
 def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
@@ -144,11 +183,12 @@ def _follow(
     targets: tuple[GoldTable, ...],
     application: str,
     take: Callable[[DataFrame, Collection[Table]], int | None],
-) -> None:
+) -> tuple[int, Collection[Table]]:
     """Run `take(changes, tables)` on what happened to a silver table since the target that is furthest behind, and tell the last version.
 
-    A target that never followed, a new table or one that was lost, is made from silver as it is: its early commits may be gone. It comes
-    after those that follow, because it may be made of one of them; and what is made of a new table is made once more.
+    Returns the version that silver has, and the targets that never followed, new tables or lost ones: they are made from silver as it
+    is, because its early commits may be gone. They come after those that follow, because one may be made of these; and what is made of
+    a new table is made once more.
     """
     applied: dict[Table, int | None] = {table: sinks.applied(settings, table, application) for table in targets}
     head = DeltaTable(str(source.path(settings))).version()
@@ -166,9 +206,7 @@ def _follow(
             log.info("%s: gold follows up to version %d", source.name, last)
     else:
         log.info("%s: nothing new for gold since version %d", source.name, done)
-    if new:
-        rows = sources.read_table(spark, settings, source, version=head)
-        take(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")}), new)
+    return head, new
 
 
 def record(settings: Settings, run_id: str) -> None:

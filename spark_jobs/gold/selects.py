@@ -97,6 +97,12 @@ class Selected(Strategy):
     geometry: Callable[[Make], Strategy]
     part: Part | None
 
+    def whole(self, table: Table, inputs: Inputs) -> DataFrame:
+        """The whole table, by the strategy. Raises LedgerError as `rebuilt` does."""
+        if self.part is not None:
+            self._try(self.part, table, inputs)
+        return self.geometry(lambda rows: self.select.made(rows, inputs)).whole(table, inputs)
+
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """The parts, by the strategy. Raises LedgerError, before anything is written, for a SELECT that is not of the parts it touches.
 

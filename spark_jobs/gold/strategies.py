@@ -96,6 +96,10 @@ class Strategy(ABC):
         return self.added(region, inputs) if self.added and region.only_added else self.rebuilt(table, region, inputs)
 
     @abstractmethod
+    def whole(self, table: Table, inputs: Inputs) -> DataFrame:
+        """The whole table, of all rows of silver."""
+
+    @abstractmethod
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """The parts, made from silver again; may be repeated."""
 
@@ -118,6 +122,10 @@ class Windows(Strategy):
     span: tuple[str, str] = ("0 hours", "24 hours")
     adds: Mapping[str, str] | None = field(default=None, kw_only=True)
 
+    def whole(self, table: Table, inputs: Inputs) -> DataFrame:
+        """The windows of all rows."""
+        return self.make(inputs.silver(), inputs)
+
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """All windows that hold a time of the region."""
         is_near = region.on_days("event_on", self.days) if self.hours is None else region.near("event_at", self.hours)
@@ -133,6 +141,10 @@ class Keys(Strategy):
     key: str
     adds: Mapping[str, str] | None = field(default=None, kw_only=True)
 
+    def whole(self, table: Table, inputs: Inputs) -> DataFrame:
+        """All rows of everybody."""
+        return self.make(inputs.silver())
+
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """All rows of those who have a row of silver, or of the table, in the region."""
         present = inputs.read(table)
@@ -145,18 +157,28 @@ class Keys(Strategy):
 class Rows(Strategy):
     """Rows that single silver rows have a part in, by `make` of those and the inputs; where rows only came, they are appended.
 
-    `ids` are the columns that name silver's rows, and `times` those rows' times, which lie at most `hours` apart.
+    `ids` are the columns that name silver's rows, and `times` those rows' times, which lie at most `hours` apart. `near` makes the rows
+    in which some silver rows have a part, where others have a part in them, too.
     """
 
-    make: Callable[[DataFrame, Region, Inputs], DataFrame]
+    make: Callable[[DataFrame, Inputs], DataFrame]
+    near: Callable[[DataFrame, Region, Inputs], DataFrame] | None = field(default=None, kw_only=True)
     ids: tuple[str, ...] = ("transaction_id",)
     times: tuple[str, ...] = ("event_at",)
     hours: int = 0
 
+    def whole(self, table: Table, inputs: Inputs) -> DataFrame:
+        """The rows that all silver rows have a part in."""
+        return self.make(inputs.silver(), inputs)
+
+    def made(self, region: Region, inputs: Inputs) -> DataFrame:
+        """The rows in which silver rows of the region have a part."""
+        return self.near(region.rows, region, inputs) if self.near else self.make(region.rows, inputs)
+
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """The rows that name a silver row of the region."""
-        near = inputs.read(table, region.near(self.times[0], self.hours))
-        return region.of_ids(near, self.ids, self.times), self.make(region.rows, region, inputs)
+        present = inputs.read(table, region.near(self.times[0], self.hours))
+        return region.of_ids(present, self.ids, self.times), self.made(region, inputs)
 
 
 @dataclass(frozen=True)
@@ -164,6 +186,10 @@ class Whole(Strategy):
     """The whole table, by `make`, because one row changes many others."""
 
     make: Callable[[Inputs], DataFrame]
+
+    def whole(self, table: Table, inputs: Inputs) -> DataFrame:
+        """All of it."""
+        return self.make(inputs)
 
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """All of it."""

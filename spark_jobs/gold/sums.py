@@ -27,12 +27,22 @@ ADD_BOOKED = {
 
 
 def totals(transactions: DataFrame, window: Column, by: Sequence[str] = ("type",)) -> DataFrame:
-    """Count and amount of silver rows per window (a struct of start and end) and the columns `by`, with the columns of TOTALS."""
+    """Count and amount of silver rows per window (a struct of start and end) and the columns `by`, with the columns of TOTALS.
+
+    Or of rows that stand for several ones, and have their number in `transactions`.
+    """
+    count = F.sum("transactions") if "transactions" in transactions.columns else F.count("*")
     return (
         transactions.groupBy(window.alias("window"), *by)
-        .agg(F.count("*").alias("transactions"), total("amount").alias("amount"))
+        .agg(count.alias("transactions"), total("amount").alias("amount"))
         .select(F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), *by, "transactions", "amount")
     )
+
+
+def steps(transactions: DataFrame) -> DataFrame:
+    """Silver rows summed by type and step of two hours, which is their event_at: windows of whole steps have fewer rows to add."""
+    step = F.window("event_at", f"{STEP_HOURS} hours")
+    return totals(transactions, step).withColumnRenamed("window_start", "event_at").drop("window_end")
 
 
 def total(amount: str, kind: str | None = None) -> Column:

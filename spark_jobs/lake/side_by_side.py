@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LedgerError, first_line
 
-AT_ONCE = 3  # while one plans or commits, others compute; work on many rows fills cores and memory by itself
+AT_ONCE = 3  # while one plans or commits, others compute
+LARGE_AT_ONCE = 2  # work on many rows fills cores and memory: one task of it sorts and writes a file
 
 
 def run_each(spark: SparkSession, work: Mapping[str, Callable[[SparkSession], object]], at_once: int = AT_ONCE) -> None:

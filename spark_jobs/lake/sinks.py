@@ -7,6 +7,9 @@ out of the next write. So a crash between two tables, a lost checkpoint or anoth
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import date
+from functools import reduce
+from itertools import accumulate
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -21,6 +24,7 @@ from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
 _ROWS_A_FILE = 500_000
+_ROWS_A_CUT = 250_000
 _MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
 _MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
@@ -77,16 +81,31 @@ def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, tol
     kill_point(f"after {table.name}")
 
 
-def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, count: int, are_few: bool = False) -> None:
-    """Append rows (about `count`) in the table's order, in one commit that is skipped when it was done before.
+def cut_days(rows: DataFrame, day: str) -> tuple[date, ...]:
+    """The days (dates of a column) with which a file begins, if rows are written in order of time, in files of about a good size.
 
-    `are_few`: they are likely to fit into memory.
+    Not the first file's.
+    """
+    counts = sorted((row[0], row["count"]) for row in rows.groupBy(day).count().collect())
+    sums, most = list(accumulate(count for _, count in counts)), _ROWS_A_CUT
+    before = [0, *sums]
+    return tuple(counts[place][0] for place in range(1, len(counts)) if before[place] // most > before[place - 1] // most)
+
+
+def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, cuts: Sequence[date] = (), are_few: bool = False) -> None:
+    """Append rows in the table's order, in one commit that is skipped when it was done before.
+
+    They become one file, or one more than there are `cuts`: days with which the others begin. `are_few`: they are likely to fit into
+    memory.
     """
     if are_few and (few := collect_few(rows)) is not None:
         few_rows.append(few, settings, table, txn)
         return
     kill_point(f"before {table.name}")
-    ordered = in_order(rows.select(*table.columns), order_of(table), count)
+    place = reduce(Column.__add__, ((F.col(order_of(table)[0]) >= F.lit(day)).cast("int") for day in cuts), F.lit(0))
+    spread = rows.select(*table.columns)
+    spread = spread.repartitionById(len(cuts) + 1, place) if cuts else spread.coalesce(1)
+    ordered = spread.sortWithinPartitions(*order_of(table))
     metadata = json.dumps({"application": txn.application, "upto": txn.version})
     writer = ordered.write.format("delta").mode("append").option("userMetadata", metadata)
     writer.option("txnAppId", txn.application).option("txnVersion", txn.version).save(str(table.path(settings)))
@@ -178,10 +197,11 @@ def merge_parts(present: DataFrame, wanted: DataFrame, settings: Settings, table
         merge_changes(present.sparkSession.createDataFrame(few), settings, table, txn)
 
 
-def collect_few(rows: DataFrame) -> pa.Table | None:
-    """The rows in memory; None where they are too many."""
-    few = rows.limit(few_rows.MOST_ROWS + 1).toArrow()
-    return few if few.num_rows <= few_rows.MOST_ROWS else None
+def collect_few(rows: DataFrame, most: int | None = None) -> pa.Table | None:
+    """The rows in memory; None where they are too many, or more than `most`."""
+    most = few_rows.MOST_ROWS if most is None else most
+    few = rows.limit(most + 1).toArrow()
+    return few if few.num_rows <= most else None
 
 
 def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn, *, are_few: bool = False) -> None:
@@ -199,7 +219,7 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
         if not found["count"]:
             few_rows.note_applied(settings, table, txn)
             return
-        if found["count"] <= _MOST_IN_ONE_FILE and few_rows.is_small(settings, table):
+        if found["count"] <= few_rows.MOST_ROWS and few_rows.is_small(settings, table):
             few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
             return
         within = ranges.among(f"t.{time}", found["numbers"], ranges.unit_of(time)) if time else None

@@ -5,6 +5,7 @@ up to two days. Silver is written in order of arrival and gold by the pure funct
 Of the new rows one in a hundred is late too: by up to 8 days (`recent`), or of any moment of the history (`any day`).
 """
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,8 @@ def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int)
                 with changed_copy(folder, history, lateness) as home:
                     runs[history].append(run_job("gold", home))
         print(f"\n{new_rows:,} new rows of silver, 1 % of them late ({lateness}); medians of {repeats} runs")
-        print(f"{'rows of history':>16} {'seconds':>8} {'ratio':>6} {'cpu s':>6} {'ratio':>6} {'read MB':>8} {'ratio':>6} {'gold MB':>8}")
+        print(f"{'rows of history':>16} {'seconds':>8} {'ratio':>6} {'cpu s':>6} {'ratio':>6}", end=" ")
+        print(f"{'read MB':>8} {'ratio':>6} {'gold MB':>8} {'exponent':>9}")
         base = median(runs[histories[0]])
         for history in histories:
             found = median(runs[history])
@@ -72,10 +74,16 @@ def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int)
             wall = f"{history:>16,} {found.seconds:8.1f} {found.seconds / base.seconds:6.2f}"
             processor = f"{found.processor:6.1f} {found.processor / base.processor:6.2f}"
             read = f"{found.bytes_read / 1e6:8.0f} {found.bytes_read / base.bytes_read:6.2f}"
-            print(f"{wall} {processor} {read} {size / 1e6:8.0f}", flush=True)
+            grows = f"{exponent(found.processor / base.processor, history / histories[0]):9.3f}"
+            print(f"{wall} {processor} {read} {size / 1e6:8.0f} {grows}", flush=True)
         for history in histories:
             with changed_copy(folder, history, lateness) as home:
                 print_tables(home, f"\ntable by table, behind {history:,} rows ({lateness}); one run")
+
+
+def exponent(cost: float, history: float) -> float:
+    """The power of the history by which a cost grows: 0 where it does not, 1 where twice the history costs twice as much."""
+    return math.log(cost) / math.log(history) if history != 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -108,9 +116,9 @@ def print_tables(home: Path, title: str) -> None:
 
 def use_of(process: psutil.Process) -> tuple[float, int]:
     """The processor seconds and the bytes read of a process so far."""
-    used = dict[int, tuple[float, int]]()
+    used = dict[int, tuple[float, int, int]]()
     note_use(process, used)
-    return used[process.pid]
+    return used[process.pid][:2]
 
 
 @contextmanager

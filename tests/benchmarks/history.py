@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,11 +38,15 @@ MOMENT = 1357028613000
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: its wall time, and what its processes used: processor time, and bytes read, from the page cache or not."""
+    """One run: its wall time, and what its processes used: processor time, bytes read (from the page cache or not), bytes written, and
+    the most memory that they held together (pages that two of them share count twice).
+    """
 
     seconds: float
     processor: float
     bytes_read: float
+    bytes_written: float = 0.0
+    memory: float = 0.0
 
 
 def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int) -> None:
@@ -68,7 +72,7 @@ def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int)
 
 def median(runs: Sequence[Measured]) -> Measured:
     """The median of each measure."""
-    return Measured(*(statistics.median(values) for values in zip(*((r.seconds, r.processor, r.bytes_read) for r in runs), strict=True)))
+    return Measured(*(statistics.median(values) for values in zip(*(astuple(run) for run in runs), strict=True)))
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -176,28 +180,35 @@ def run_job(job: str, home: Path) -> Measured:
 
 def run_module(words: Sequence[str], home: Path) -> Measured:
     """Run a module with arguments in a process of its own."""
-    begun, used = time.monotonic(), dict[int, tuple[float, int]]()
-    command = [sys.executable, "-m", *words]
+    return run_command([sys.executable, "-m", *words], home)
+
+
+def run_command(command: Sequence[str], home: Path) -> Measured:
+    """Run a command in a process of its own. Raises SystemExit with what it wrote to stderr when it fails."""
+    begun, used, memory = time.monotonic(), dict[int, tuple[float, int, int]](), 0
     with subprocess.Popen(command, env=environment(home), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)
         while process.poll() is None:
-            note_use(watched, used)
+            memory = max(memory, note_use(watched, used))
             time.sleep(0.1)
         seconds = time.monotonic() - begun
         if process.returncode != 0:
-            raise SystemExit(process.stderr.read() if process.stderr else f"{words} failed")
-    processor, read = zip(*used.values(), strict=True)
-    return Measured(seconds, sum(processor), sum(read))
+            raise SystemExit(process.stderr.read() if process.stderr else f"{command} failed")
+    processor, read, written = zip(*used.values(), strict=True)
+    return Measured(seconds, sum(processor), sum(read), sum(written), memory)
 
 
-def note_use(process: psutil.Process, used: dict[int, tuple[float, int]]) -> None:
-    """The processor seconds and the bytes read of a process and its children so far."""
+def note_use(process: psutil.Process, used: dict[int, tuple[float, int, int]]) -> int:
+    """The processor seconds and the bytes read and written of a process and its children so far; returns the memory they hold now."""
+    memory = 0
     try:
         for each in (process, *process.children(recursive=True)):
-            times = each.cpu_times()
-            used[each.pid] = (times.user + times.system, each.io_counters().read_chars)
+            times, moved = each.cpu_times(), each.io_counters()
+            used[each.pid] = (times.user + times.system, moved.read_chars, moved.write_chars)
+            memory += each.memory_info().rss
     except psutil.Error:
         pass  # one of them is gone: what it had used stays noted
+    return memory
 
 
 def size_of(settings: Settings, table: tables.Table) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.strategies import Windows
-from spark_jobs.gold.sums import ADD_TOTALS, CELL_OF_TOTALS, STEP_HOURS, TOTALS, day_of, totals
+from spark_jobs.gold.sums import ADD_TOTALS, CELL_OF_TOTALS, STEP_HOURS, TOTALS, day_of, steps, totals
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
@@ -36,6 +36,6 @@ TABLE = GoldTable(
         "amount": "Sum of the amounts since the start of the day",
         "transactions": "Number of transactions since the start of the day",
     },
-    strategy=Windows(lambda rows, _: cumulative_totals(rows), day_of, days=0, adds=ADD_TOTALS),
+    strategy=Windows(lambda rows, _: cumulative_totals(steps(rows)), day_of, days=0, adds=ADD_TOTALS),
     cell=CELL_OF_TOTALS,
 )

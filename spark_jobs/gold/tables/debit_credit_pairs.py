@@ -9,7 +9,7 @@ from spark_jobs.gold.strategies import Rows
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 BEFORE_HOURS = 1
 
@@ -31,9 +31,23 @@ def pair(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
     return joined.select("debit_id", "credit_id", "customer_id", "debit_at", "credit_at")
 
 
+def pair_by_hour(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
+    """`pair` of many rows: a row is compared with those of the customer in two hours, and not with all that the customer has."""
+
+    def hour(time: str) -> Column:
+        return F.floor(F.unix_seconds(time) / 3600)
+
+    both = F.array(hour("event_at"), hour("event_at") - BEFORE_HOURS)
+    debit_rows = debits_from.withColumn("customer_id", F.struct("customer_id", hour("event_at").alias("hour")))
+    credit_rows = credits_from.withColumn("_hour", F.explode(both)).withColumn(
+        "customer_id", F.struct("customer_id", F.col("_hour").alias("hour"))
+    )
+    return pair(debit_rows, credit_rows).withColumn("customer_id", F.col("customer_id.customer_id"))
+
+
 def pairs_with(new: DataFrame, transactions: DataFrame) -> DataFrame:
     """The pairs of which one side at least is new; `transactions` are the silver rows within an hour of one, themselves included."""
-    return pair(new, transactions).unionByName(pair(transactions, new)).distinct()
+    return pair_by_hour(new, transactions).unionByName(pair_by_hour(transactions, new)).distinct()
 
 
 TABLE = GoldTable(
@@ -50,7 +64,8 @@ TABLE = GoldTable(
         "credit_at": "Event time of the credit",
     },
     strategy=Rows(
-        lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS))),
+        lambda rows, _: pair_by_hour(rows, rows),
+        near=lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS))),
         ids=("debit_id", "credit_id"),
         times=("debit_at", "credit_at"),
         hours=BEFORE_HOURS,

@@ -67,7 +67,7 @@ TABLE = GoldTable(
         "customer_version_from": "`valid_from` of the version that was valid at `event_at`; null unless matched",
         "customer_status": "`matched`, `unknown` (no version at `event_at`) or `deleted`",
     },
-    strategy=Rows(lambda rows, _, inputs: enrich(rows, inputs.read(SILVER_CUSTOMERS))),
+    strategy=Rows(lambda rows, inputs: enrich(rows, inputs.read(SILVER_CUSTOMERS))),
     cell=Cell(
         rows="event_at = $event_at and transaction_id = $transaction_id",
         made="select r.*, case when not v.is_deleted then v.full_name end as customer_full_name, "

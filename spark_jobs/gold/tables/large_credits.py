@@ -29,6 +29,6 @@ TABLE = GoldTable(
     time_column="event_at",
     merge_keys=("transaction_id", "event_at"),
     deletion_vectors=True,
-    strategy=Rows(lambda rows, _, inputs: large_credits(rows, inputs.large_credit)),
+    strategy=Rows(lambda rows, inputs: large_credits(rows, inputs.large_credit)),
     cell=Cell(rows="event_at = $event_at and transaction_id = $transaction_id", made="select * from rows where type = 'Credit'"),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.strategies import Windows
-from spark_jobs.gold.sums import ADD_TOTALS, CELL_OF_TOTALS, STEP_HOURS, TOTALS, totals
+from spark_jobs.gold.sums import ADD_TOTALS, CELL_OF_TOTALS, STEP_HOURS, TOTALS, steps, totals
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
@@ -30,6 +30,6 @@ TABLE = GoldTable(
     time_column="window_start",
     of_windows=True,
     texts={"amount": "Sum of the amounts"},
-    strategy=Windows(lambda rows, _: sliding_totals(rows), sliding_of, days=1, adds=ADD_TOTALS),
+    strategy=Windows(lambda rows, _: sliding_totals(steps(rows)), sliding_of, days=1, adds=ADD_TOTALS),
     cell=CELL_OF_TOTALS,
 )

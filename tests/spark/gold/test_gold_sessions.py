@@ -9,7 +9,7 @@ from spark_jobs.gold.changes import Change
 from spark_jobs.gold.strategies import Inputs
 from spark_jobs.gold.tables import large_credits
 from spark_jobs.gold.tables.customer_sessions import add_to_sessions
-from spark_jobs.gold.tables.debit_credit_pairs import pair, pairs_with
+from spark_jobs.gold.tables.debit_credit_pairs import pair, pair_by_hour, pairs_with
 from spark_jobs.gold.tables.district_minutes import district_minutes
 from spark_jobs.lake import tables
 from tests.support.frames import assert_same, frame
@@ -84,7 +84,8 @@ AFTER_AND_SECOND = ("after", "second", C1, f"{DAY} 12:00:00.001", f"{DAY} 12:30"
 def test_both_ends_of_the_hour_before_a_credit_count(spark: SparkSession) -> None:
     rows = silver(spark, PAIRS)
     expected = frame(spark, tables.DEBIT_CREDIT_PAIRS.ddl, [OF_HOUR, OF_SAME, SAME_AND_SECOND, AFTER_AND_SECOND])
-    assert_same(pair(rows, rows), expected)
+    for made in (pair, pair_by_hour):
+        assert_same(made(rows, rows), expected)
 
 
 def test_new_rows_give_the_pairs_that_they_have_a_part_in_once(spark: SparkSession) -> None:

@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs.gold import held, job
+from spark_jobs.gold import changes, held, job
 from spark_jobs.gold.changes import hold_versions
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
@@ -124,11 +125,17 @@ def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -
     assert ids == {True: ["after", "at"], False: ["after", "at", "before"]}
 
 
-@pytest.mark.parametrize("most", [few_rows.MOST_ROWS, 3])
+@pytest.mark.parametrize(("most", "held_rows"), [(few_rows.MOST_ROWS, changes.MOST_HELD), (3, 3), (few_rows.MOST_ROWS, 3)])
 def test_gold_is_the_same_in_memory_and_by_spark(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, most: int
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, most: int, held_rows: int
 ) -> None:
-    """Rows come, change and go, customers and accounts change; in memory a run of new rows takes few executions."""
+    """Rows come, change and go, customers and accounts change; in memory a run of new rows takes few executions.
+
+    With more rows than are held, each table is made by Spark, in several files, and what changes in it is merged in memory all the same.
+    """
+    for module in (job, changes):
+        monkeypatch.setattr(module, "MOST_HELD", held_rows)
+    monkeypatch.setattr(sinks, "_ROWS_A_CUT", 30)
     monkeypatch.setattr(few_rows, "MOST_ROWS", most)
     monkeypatch.setattr(few_rows, "MOST_BYTES", 2**25 if most > 3 else 0)
     chance = random.Random(11)
@@ -138,6 +145,10 @@ def test_gold_is_the_same_in_memory_and_by_spark(
     silver.append(100)
     silver.put(tables.SILVER_ACCOUNTS, accounts)
     job.run(spark, settings, "run-1")
+    enriched = pa.table(DeltaTable(str(tables.ENRICHED_TRANSACTIONS.path(settings))).get_add_actions(flatten=True)).to_pylist()
+    spans = sorted((file["min.event_at"], file["max.event_at"]) for file in enriched)
+    assert len(spans) > 2 if held_rows == 3 else len(spans) == 1
+    assert all(end < start for (_, end), (start, _) in pairwise(spans)), "each file has days of its own"
     silver.append(20)
     silver.change(10, on=SILVER.keys)
     silver.put(tables.SILVER_CUSTOMERS, customers)
@@ -150,7 +161,9 @@ def test_gold_is_the_same_in_memory_and_by_spark(
     assert_equal(gold_of(settings), model(list(silver.rows.values()), later, customers, Decimal(50000)))
     marked = [table for table in tables.GOLD if "deletionVectors" in (protocol(settings, table).writer_features or [])]
     assert bool(marked) == (most == 3)
-    if most > 3:
+    java: Any = spark._jsparkSession
+    assert java.sharedState().cacheManager().isEmpty(), "the feed is cached no longer than a run"
+    if held_rows > 3:
         assert executions(spark) - before <= 40
 
 
