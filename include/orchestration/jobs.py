@@ -22,6 +22,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from include.orchestration.pages import with_pages
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, MEANINGS, error_line, job_environment
+from spark_jobs.runtime.engine import FOLDER
+from spark_jobs.runtime.forks import Forked, start
 from spark_jobs.runtime.private import UMASK, keep_files_private
 from spark_jobs.runtime.session import s3_conf, submit_conf, ui_environment
 from spark_jobs.runtime.settings import ROOT, read_settings
@@ -78,7 +80,7 @@ class _Process:
 
     log: Any
     command: Sequence[str] = COMMAND
-    _process: "subprocess.Popen[str] | None" = None
+    _process: "Forked | subprocess.Popen[bytes] | None" = None
 
     def run_to_the_end(self, context: Context, *arguments: str) -> None:
         """Run to the end; raises as `job_error` says when the exit code is not 0."""
@@ -89,20 +91,21 @@ class _Process:
     def run_process(self, context: Context, *arguments: str) -> tuple[int, str]:
         """Run the command with these arguments, line by line into the log; returns its exit code and last lines."""
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._process = subprocess.Popen(
-            [*self.command, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
-            umask=UMASK,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        )
+        reading, writing = os.pipe()
+        with open(os.devnull, "rb") as nothing, open(writing, "wb") as output:
+            self._process = start(
+                read_settings().checkpoints / FOLDER,
+                [*self.command, *arguments],
+                cwd=ROOT,
+                env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
+                umask=UMASK,
+                stdin=nothing.fileno(),
+                stdout=output.fileno(),
+                stderr=output.fileno(),
+            )
         try:
-            with _progress_pushed(context, arguments[0]):
-                for line in self._process.stdout or ():
+            with _progress_pushed(context, arguments[0]), open(reading, encoding="utf-8", errors="replace") as lines:
+                for line in lines:
                     tail.append(line)
                     self.log.info("%s", line.rstrip())
                 return self._process.wait(), "".join(tail)

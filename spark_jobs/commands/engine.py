@@ -18,10 +18,11 @@ def run_engine(settings: Settings, options: argparse.Namespace) -> None:
             f"LEDGER_SPARK_MASTER: found {settings.spark_master!r}, expected a local one: on a cluster each job has a driver"
         )
     obeyed = desired_state.read_wanted(settings, ENGINE).number if options.obeying is None else options.obeying
-    with engine.owning(settings, options.run_id) as heart, engine.listening(settings) as listener:
+    with engine.owning(settings, options.run_id) as heart, engine.listening(settings) as listener, engine.ForkServer(settings) as forks:
+        forks.keep()  # beside the start of the JVM
         spark = session.start_session(settings, "ledger engine", session.engine_conf())
         heart.beat(jvm=heartbeat.identify(session.jvm_of(spark)))
-        engine.Engine(spark, settings, listener, heart).serve(
+        engine.Engine(spark, settings, listener, heart, forks).serve(
             options.jobs, lambda: desired_state.read_wanted(settings, ENGINE).number != obeyed
         )
 

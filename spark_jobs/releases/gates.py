@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 
 from expectations.context import index_page
 from expectations.gate import Failure, Judgement, judge, refusal
-from expectations.limited import NoAnswer, call_limited
 from expectations.profile import measure_table
 from expectations.suites import SuiteError, read_suite
 from spark_jobs import control
@@ -29,6 +28,7 @@ from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.releases import rollback
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import GateClosed, LedgerError
+from spark_jobs.runtime.limited import NoAnswer, call_limited
 from spark_jobs.runtime.masking import mask_error
 from spark_jobs.runtime.settings import Settings
 
@@ -167,7 +167,7 @@ def _judge(
     if limit_seconds is None:
         return judge_written(*arguments)
     try:
-        return call_limited(limit_seconds, judge_written, *arguments)
+        return call_limited(settings, limit_seconds, judge_written, *arguments)
     except NoAnswer as error:  # in doubt the gate is closed, and says why
         expected = "a judgement within LEDGER_GATE_SECONDS"
         return [refusal(written.table.name, "judgement", str(error), expected) for written in judged]

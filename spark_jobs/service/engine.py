@@ -10,6 +10,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +23,8 @@ import psutil
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import leases
-from spark_jobs.runtime import engine, session
+from spark_jobs.runtime import engine, fork_server, session
+from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
@@ -34,6 +37,7 @@ MOST_BYTES = 3 * 2**30  # of the JVM's process: 1 GB of heap, plus what Spark an
 MOST_HEAP = 0.6  # of the heap, what still is in use once garbage is collected
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 5.0  # Spark's own list of jobs lags a little
+_FORKS_AGAIN_SECONDS = 60.0
 _PART = "jvm"
 
 
@@ -71,10 +75,37 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
         os.unlink(address)
 
 
+class ForkServer:
+    """The fork server of an engine (spark_jobs/runtime/fork_server.py), which ends with it; but first the jobs that it has forked end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._command = (sys.executable, fork_server.__file__, str(settings.checkpoints / engine.FOLDER))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._next_start = 0.0
+
+    def keep(self) -> None:
+        """Start it, where it does not run, once a minute at most: without it jobs are slower and no other."""
+        if (self._process and self._process.poll() is None) or time.monotonic() < self._next_start:
+            return
+        if self._process:
+            log.warning("the fork server ended with exit code %d: another one starts", self._process.returncode)
+        self._next_start = time.monotonic() + _FORKS_AGAIN_SECONDS
+        env = {**os.environ, **job_environment()}
+        self._process = subprocess.Popen(self._command, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+    def __enter__(self) -> "ForkServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+
+
 class Engine:
     """Lends the JVM of a session. What it remembers of a job ends with the job."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, listener: socket.socket, heart: HeartbeatFile) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, listener: socket.socket, heart: HeartbeatFile, forks: ForkServer) -> None:
+        self._forks = forks
         self._spark, self._listener, self._heart = spark, listener, heart
         self._jvm = cast(Any, spark._jvm)
         self._sessions = self._jvm.org.apache.spark.sql.classic.SparkSession
@@ -103,6 +134,7 @@ class Engine:
                 log.info("the engine ends after %d jobs%s", self._taken, ", as it was asked to" if ends else ": another one is due")
                 return
             self._beat(STOPPING if ends else RUNNING)
+            self._forks.keep()
             self._look(ends)
 
     def _beat(self, state: str) -> None:

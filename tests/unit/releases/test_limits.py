@@ -2,19 +2,19 @@
 
 import json
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from expectations.limited import NoAnswer, call_limited
 from spark_jobs import control
 from spark_jobs.control.scope import Written, open_query
 from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
 from spark_jobs.releases import gates
 from spark_jobs.runtime.errors import GateClosed
+from spark_jobs.runtime.limited import NoAnswer, call_limited
 from spark_jobs.runtime.settings import Settings
 from tests.support.warehouse import LOADED, settings_of, table_named
 
@@ -57,17 +57,17 @@ def die() -> None:
 
 
 def test_a_query_that_does_not_end_is_ended(good_home: Path) -> None:
-    assert call_limited(60, ask, str(good_home), "select count(*) from written") == 2
+    assert call_limited(settings_of(good_home), 60, ask, str(good_home), "select count(*) from written") == 2
     with pytest.raises(NoAnswer, match=r"no answer within 3 s; last: starting"):
-        call_limited(3, ask, str(good_home), ENDLESS)
-    assert multiprocessing.active_children() == []
+        call_limited(settings_of(good_home), 3, ask, str(good_home), ENDLESS)
+    assert psutil.Process().children() == []
 
 
-def test_a_process_that_fails_or_dies_gives_no_answer() -> None:
+def test_a_process_that_fails_or_dies_gives_no_answer(tmp_path: Path) -> None:
     with pytest.raises(NoAnswer, match=r"ValueError: found nothing"):
-        call_limited(60, fail)
+        call_limited(settings_of(tmp_path), 60, fail)
     with pytest.raises(NoAnswer, match=r"the process ended with exit code 9; last: measuring silver\.things"):
-        call_limited(60, die)
+        call_limited(settings_of(tmp_path), 60, die)
 
 
 def test_within_its_limit_a_gate_judges_as_it_does_without(copy_home: Copy) -> None:

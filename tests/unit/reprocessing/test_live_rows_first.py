@@ -55,7 +55,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return [Judgement(name, 1, failures, None) for name, failures in lost.items()]
 
     monkeypatch.setattr(gates, "judge", judge)
-    monkeypatch.setattr(gates, "call_limited", lambda _, function, *arguments: function(*arguments))
+    monkeypatch.setattr(gates, "call_limited", lambda _, __, function, *arguments: function(*arguments))
     return names
 
 
