@@ -89,9 +89,7 @@ def newest_release(settings: Settings) -> Release:
 
 def latest_release(settings: Settings) -> Release | None:
     """The release that readers see; None where nothing was released yet."""
-    rows = control.read(settings, RELEASES).to_pylist()
-    newest = max((int(row["release_id"]) for row in rows), default=0)
-    return _release(row for row in rows if row["release_id"] == newest) if rows else None
+    return next(reversed(read_releases(settings)), None)
 
 
 def has_unreleased_batches(settings: Settings) -> bool:
