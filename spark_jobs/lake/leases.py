@@ -1,7 +1,7 @@
 """One writer a table: an operating-system lock on a file beside the warehouse's tables.
 
-Whoever holds leases waits only for those that come later in one order of all, so that no two can block each other. The kernel frees
-the lock when its holder dies, however it dies. The file names the holder, for information only.
+All leases have one order. A process that holds some waits only for later ones, so no two processes can block each other. The kernel frees
+a lock when its holder dies, however it dies. The file names the holder, for information only.
 """
 
 import fcntl
