@@ -58,7 +58,8 @@ def publish(settings: Settings) -> int:
         kill_point("before a release")
         control.append_under_lease(settings, RELEASES, [row | {"released_at": now} for row in rows], once=Txn("release", number))
         kill_point("after a release")
-    log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
+    upto = ", ".join(f"{table.name} {verdicts[table.name].last_batch}" for table in BRONZE)
+    log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), upto)
     return number
 
 
@@ -189,7 +190,3 @@ def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, Verd
         "last_batch": verdicts[table.name].last_batch if table.layer == "bronze" else None,
         "rules_version": rules[-1]["rules_version"] if rules else None,
     }
-
-
-def _bronze_batches(verdicts: dict[str, Verdict]) -> str:
-    return ", ".join(f"{table.name} {verdicts[table.name].last_batch}" for table in BRONZE)
