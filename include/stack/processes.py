@@ -153,9 +153,7 @@ def _wait_for_log(part: Running) -> None:
 def last_lines(log: Path, lines: int = 3) -> str:
     """The end of a log file on one line."""
     try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - 4096))
-            text = file.read().decode("utf-8", "replace")
+        text = log_writer.tail(log, 4096)
     except OSError as error:
         return f"(no log: {error.strerror})"
     return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:]) or "(nothing)"

@@ -15,7 +15,8 @@ DRIVERS_SECONDS = 20  # for a stream to finish its micro-batch
 def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str], None]) -> None:
     """Stop parts (None: all) with everything they started: Airflow, then Spark drivers, then the rest, then the services."""
     begun, everything = time.monotonic(), find_all(home, parts)
-    services = [process for part in (kafka.PART, postgres.PART) if (process := _chosen(home, part, parts))]
+    chosen = [part for part in (kafka.PART, postgres.PART) if parts is None or part in parts]
+    services = [process for part in chosen if (process := find_part(home, part))]
     others = [process for process in everything if process not in services and not _is_below(process, services)]
     spark = [process for process in others if _is_spark(process)]
     orchestration = [process for process in others if process not in spark]
@@ -42,10 +43,6 @@ def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str]
         report(f"nothing runs for {home}")
     else:
         report(f"all of {home} is stopped ({time.monotonic() - begun:.1f} s)")
-
-
-def _chosen(home: Path, part: str, parts: Collection[str] | None) -> psutil.Process | None:
-    return find_part(home, part) if parts is None or part in parts else None
 
 
 def _stop_drivers(spark: list[psutil.Process]) -> None:

@@ -44,7 +44,8 @@ def run(spark: SparkSession, settings: Settings, audited: Snapshot, run_id: str)
             since, pinned = monotonic(), audited.tables[name]
             found = compared[name] = compare(spark, BY_NAME[name], expected, read(spark, pinned))
             seconds = monotonic() - since
-            print_masked(f"{name}: {found.rows} rows, {found.differences} differences{_kinds(found)}, {seconds:.1f} s")
+            kinds = f" ({found.missing} missing, {found.unexpected} unexpected)" if found.differences else ""
+            print_masked(f"{name}: {found.rows} rows, {found.differences} differences{kinds}, {seconds:.1f} s")
             for example in found.examples:
                 print_masked(f"  {example}")
             facts = {"table": name, "version": pinned.version, "rows": found.rows, "missing": found.missing, "unexpected": found.unexpected}
@@ -87,10 +88,6 @@ def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot,
 def _head(audited: Snapshot) -> str:
     batches = ", ".join(f"{table.name} to batch {audited.last_batch(table.topic)}" for table in BRONZE)
     return f"audit of {f'release {audited.release.release_id}' if audited.release else 'the tables as they are now'}: {batches}"
-
-
-def _kinds(found: Comparison) -> str:
-    return f" ({found.missing} missing, {found.unexpected} unexpected)" if found.differences else ""
 
 
 def _message(different: Mapping[str, Comparison], audited: Snapshot) -> str:

@@ -1,8 +1,8 @@
-"""Rows that no stream brings to bronze, but a replay or an import: their batch number, and how they get there, in one commit.
+"""Rows that a replay or an import adds to bronze, not the stream: their batch number, and the one commit that appends them.
 
-`_batch` is counted by the table, whoever writes it. The stream's own transaction identifier (`STREAM`) says how many batches it
-has written; what others added in between raises the numbers of its batches (`batch_offset`), so that they never fall, and a batch that it
-has planned but not written yet takes the next free number whenever it comes.
+The table counts `_batch`, not its writer. The stream's own transaction identifier (`STREAM`) says how many batches it has written. Batches
+that others add raise the numbers of its later batches (`batch_offset`), so numbers never fall. A batch that the stream has planned and not
+yet written takes the next free number when it is written.
 """
 
 import json
@@ -45,7 +45,7 @@ def bronze_row(record: Record, topic: str, partition: int) -> dict[str, Any]:
 
 
 def last_number(settings: Settings, table: Table) -> int:
-    """The largest batch number that a bronze table or the silver made of it speaks of; 0 where there was none."""
+    """The largest batch number in a bronze table or in the silver tables made from it; 0 if there is none."""
     written = (applied(settings, table, each) or 0 for each in (STREAM, _APPLICATION))
     return max(control.silver_batch(settings, table.topic), newest_batch(settings, table), *written)
 

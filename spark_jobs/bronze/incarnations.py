@@ -1,7 +1,7 @@
 """The incarnations of a topic, in control.topics: one that was deleted and created again is another topic, with a label of its own.
 
-The table outlives checkpoints, so that a lost one cannot hide that the topic is another. A row is the acceptance of an incarnation: the
-first is accepted unasked, when bronze meets the topic.
+The table outlives checkpoints, so a lost checkpoint cannot hide that a topic was replaced. A row records that an incarnation was accepted.
+The first one is accepted automatically, when bronze meets the topic.
 """
 
 import json

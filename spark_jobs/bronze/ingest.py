@@ -1,10 +1,10 @@
 """Bronze: every Kafka record becomes one row, bytes untouched, with its coordinates.
 
-One application, one query a topic (stream.py), append only. A row's `_batch` is counted by the table, not by the checkpoint, so it
-keeps rising when a checkpoint is lost, and after a replay or an import (additions.py); records that bronze has already are left out
-by their coordinates when a checkpoint was lost.
+One application with one query for each topic (stream.py), append only. The table counts `_batch`, not the checkpoint, so it keeps rising
+after a lost checkpoint, a replay or an import (additions.py). After a lost checkpoint, records that bronze already has are skipped by
+their coordinates.
 
-A query that fails is started again with growing pauses; the others run on. Once a second the application writes its
+A query that fails is restarted with growing pauses; the others continue. Once a second the application writes its
 status (service/heartbeat.py) and reads whether it is to end (service/desired_state.py).
 """
 

@@ -1,8 +1,8 @@
-"""Records that Spark's Kafka consumer cannot decode in its heap, and the batches that hold them, which are read without it.
+"""Records that do not fit into the heap of Spark's Kafka consumer, and a reader for the batches that hold them.
 
-Few compressed bytes may become very many, and Kafka's Java consumer decodes a record in one piece, and with it what one poll brings.
-So the compressed record batches of a planned batch are looked at first. Where one poll could bring more than `MOST_BYTES`, the
-batch is read by a reader that holds one record at a time. A record that is itself larger is refused until an operator gives it up.
+A few compressed bytes can decode to a very large record. Kafka's Java consumer decodes each record in one piece, and all records of a
+poll. So the compressed record batches of a planned batch are checked first. If one poll could decode to more than `MOST_BYTES`, our own
+reader takes the batch, one record at a time. A record that is itself larger is refused until an operator gives it up.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """The job behind `run replay`: fetches again from Kafka what bronze should have between two broker times, and adds what it lacks.
 
-What the stream will bring after its checkpoint is left to it; otherwise it would come twice. A record that silver has
-processed already comes back under the batch that it had; the others are one new batch of the table. Needs no Spark.
+Records after the stream's checkpoint are left to the stream; otherwise they would come twice. A record that silver has already
+processed returns under its former batch number. All others form one new batch of the table. Needs no Spark.
 """
 
 import logging

@@ -38,11 +38,12 @@ def run_explain(settings: Settings, options: argparse.Namespace) -> None:
 
 def run_export(settings: Settings, options: argparse.Namespace) -> None:
     """Rows of a release, or of a table in Postgres, as Parquet in date folders of a folder or an S3 bucket. Holds no table's lease."""
-    from spark_jobs.export import job, request, source
+    from spark_jobs.export import job, request
+    from spark_jobs.releases import retention
 
     now = datetime.now(UTC)
     asked = request.check(options, settings, now)
-    release = None if asked.is_postgres else source.find_release(settings, asked.release, now)
+    release = None if asked.is_postgres else retention.find_asked(settings, asked.release, now=now)
     with leases.hold_names(settings, [asked.lease], owner=f"export to {asked.folder}", wait_seconds=0):
         spark = session.start_session(settings, "ledger export", session.s3_conf() if asked.bucket else {})
         job.run(spark, settings, asked, uuid.uuid4().hex[:12], release)  # another name for every try of a task

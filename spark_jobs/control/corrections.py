@@ -1,6 +1,6 @@
-"""Corrections: values that operators put in place of what Kafka brought, an append-only table with who and why.
+"""Corrections: values that operators give in place of those from Kafka, an append-only table with who and why.
 
-A correction takes effect only through a re-drive. Bronze keeps its bytes.
+A correction takes effect only through a re-drive. Bronze keeps the original bytes.
 """
 
 import base64

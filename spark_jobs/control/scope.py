@@ -29,7 +29,6 @@ _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold"
 _CONTROL = {table.name.replace(".", "_"): table for table in (BATCHES, HOLES)}  # that a suite may name
 _HISTORY_STEP = 200
 _REWRITES = ("DELETE", "UPDATE", "MERGE", "RESTORE", "TRUNCATE")
-_NEWEST_REDRIVEN = 'select "table", max(_silver_version) as version from t group by "table"'
 _VIEW = Template("create view $name as select * from $raw where $condition")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
@@ -57,14 +56,14 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
     given = verdicts_that_matter(settings)
     judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
     to_judge: list[Written] = []
-    unchanged: list[Verdict] = []
+    standing: list[Verdict] = []
     for source in dict.fromkeys(table.topic for table in LAYERS[layer]):
         tables = [table for table in LAYERS[layer] if table.topic == source]
         last = _last_batch(settings, layer, tables)
         versions = {table: _version(settings, table, last) for table in tables}
         verdicts = [judged[table.name] for table in tables if table.name in judged]
         if len(verdicts) == len(tables) and all(_stands(settings, verdict, layer, last, versions) for verdict in verdicts):
-            unchanged.extend(verdicts)
+            standing.extend(verdicts)
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
@@ -73,7 +72,7 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
         if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches: all of it
             first = 1
         to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
-    return to_judge, unchanged
+    return to_judge, standing
 
 
 def open_query(
@@ -122,7 +121,7 @@ def open_query(
             add_view("written", f"written_{own}", "true")
             ready.add("written")
         for name in (words & _CONTROL.keys()) - ready:
-            control.register(builder, name, _CONTROL[name].open(settings), _CONTROL[name])
+            control.register(builder, name, DeltaTable(str(_CONTROL[name].path(settings))), _CONTROL[name])
             ready.add(name)
         return pa.table(builder.execute(sql).read_all())
 
@@ -248,8 +247,8 @@ def _is_amended(settings: Settings, layer: str, passed: Collection[Verdict]) -> 
         known |= control.versions_read_by_gold(settings, upto=min(verdict.judged_at for verdict in passed))
     newest = list(backfills.changed_versions(settings).items())
     if REDRIVES.exists(settings):
-        redriven = control.query(REDRIVES.open(settings), _NEWEST_REDRIVEN, REDRIVES)
-        newest += [(row["table"], row["version"]) for row in redriven.to_pylist()]
+        sql = 'select "table", max(_silver_version) as version from t group by "table"'
+        newest += [(row["table"], row["version"]) for row in control.query(REDRIVES.open(settings), sql, REDRIVES).to_pylist()]
     return any(version > known[name] for name, version in newest if name in known)
 
 

@@ -36,10 +36,7 @@ class Snapshot:
     @classmethod
     def of_release(cls, settings: Settings, number: int) -> "Snapshot":
         """A release that readers are offered; raises SettingsError when there is none of that number."""
-        try:
-            return cls(settings, retention.find_offered(settings, number), {})
-        except LedgerError as error:
-            raise SettingsError(f"--as-of: {error}") from None
+        return cls(settings, retention.find_asked(settings, number, "--as-of"), {})
 
     @classmethod
     def now(cls, settings: Settings, table: Table) -> "Snapshot":

@@ -1,4 +1,4 @@
-"""A target on a file system: a date folder is prepared in a hidden folder and takes its place in one step."""
+"""A target on a file system: a date folder is written in a hidden folder and moved into place in one step."""
 
 import ctypes
 import errno

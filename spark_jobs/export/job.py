@@ -75,12 +75,8 @@ def open_target(spark: SparkSession, request: Request, run_id: str) -> Target:
 def widened(request: Request, before: dict[date, Day]) -> tuple[Range, ...]:
     """The range of the request, and the times that its first and last day cover already."""
     asked = (request.start, request.end)
-    edges = (day for day in before.values() if not _holds(asked, whole(day.day)) and within([asked], day.day))
+    edges = (day for day in before.values() if within([asked], day.day) not in ((), (whole(day.day),)))  # asked for in part
     return joined([asked, *(each for day in edges for each in day.ranges)])
-
-
-def _holds(outer: Range, inner: Range) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def _stage(target: Target, found: Source, request: Request) -> dict[date, list[Part]]:

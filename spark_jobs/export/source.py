@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from spark_jobs.export.days import Range
 from spark_jobs.lake.sources import between, with_columns_of
 from spark_jobs.lake.tables import BY_NAME
-from spark_jobs.releases import archive, retention
+from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
@@ -28,14 +27,6 @@ class Source:
     order: tuple[str, ...]
     origin: dict[str, Any]  # where they come from, for `_SUCCESS`
     most_bytes: int
-
-
-def find_release(settings: Settings, number: int | None, now: datetime) -> Release:
-    """The release to read; raises SettingsError when there is none of that number, or it is no longer offered."""
-    try:
-        return retention.find_offered(settings, number, now)
-    except LedgerError as error:
-        raise SettingsError(str(error)) from None
 
 
 def release_rows(spark: SparkSession, settings: Settings, release: Release, name: str, ranges: Iterable[Range]) -> Source:

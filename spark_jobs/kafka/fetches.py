@@ -1,6 +1,6 @@
-"""Record batches as Kafka keeps them, compressed, by its fetch request: no client library hands them out undecoded.
+"""Fetches compressed record batches from Kafka, as it stores them. No client library returns them undecoded.
 
-A client decodes whatever a fetch brings, at its full size: 18 kB may become 600 MB in one piece. Here the reader decides.
+A client decodes everything that a fetch returns, at its full size: 18 kB may become 600 MB in one piece. Here the reader decides.
 Fetch request, version 11: https://kafka.apache.org/42/design/protocol/#The_Messages_Fetch
 """
 

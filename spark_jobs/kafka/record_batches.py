@@ -1,6 +1,6 @@
-"""Kafka's record batches (format 2): how large their records are once decoded, and the records, one at a time.
+"""Kafka's record batches (format 2): their decoded size, and their records, one at a time.
 
-However much a batch decodes to, no more than a record of `MOST_BYTES` and a piece of `_PIECE` bytes are held.
+However much a batch decodes to, at most one record of `MOST_BYTES` and one piece of `_PIECE` bytes are in memory.
 The format: https://kafka.apache.org/42/implementation/message-format/
 """
 

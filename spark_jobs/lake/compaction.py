@@ -1,8 +1,8 @@
 """Joins the small files of a table. No row changes, and readers of changes and streams skip the commit.
 
-Only neighbours are joined: files whose rows came one after the other. Delta's own OPTIMIZE joins files by their size, so that a file
-would hold batches from everywhere, and whole batches could not be read in order without reading all; so the files are chosen here,
-and the commit (operation OPTIMIZE, no change of data) is made by Delta's transaction, in the JVM that appends to the table.
+Only neighbours are joined: files whose rows came one after the other. Delta's own OPTIMIZE joins files by size. A file would then hold
+batches from everywhere, and reading whole batches in order would mean reading everything. So the files are chosen here, and Delta's own
+transaction, in the JVM that appends to the table, makes the commit (operation OPTIMIZE, no change of data).
 """
 
 import json

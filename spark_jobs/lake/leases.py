@@ -1,7 +1,7 @@
 """One writer a table: an operating-system lock on a file beside the warehouse's tables.
 
-Whoever holds leases waits only for those that come later in one order of all, so that no two can block each other. The kernel frees
-the lock when its holder dies, however it dies. The file names the holder, for information only.
+All leases have one order. A process that holds some waits only for later ones, so no two processes can block each other. The kernel frees
+a lock when its holder dies, however it dies. The file names the holder, for information only.
 """
 
 import fcntl
@@ -97,7 +97,8 @@ def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[in
                 is_logged = True
             time.sleep(_POLL_SECONDS)
         epoch = _record(file).get("epoch", 0) + 1
-        record = {"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": _now(), "epoch": epoch}
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since, "epoch": epoch}
         # One write over the old record, padded with blanks: if this process dies, the file holds the old record or the new one.
         file.seek(0)
         file.write(json.dumps(record).ljust(os.fstat(file.fileno()).st_size))
@@ -124,7 +125,3 @@ def _record(file: IO[str]) -> dict[str, Any]:
 def _holder(file: IO[str]) -> str:
     record = _record(file)
     return "{owner} (process {pid} on {host}, since {since})".format_map({"owner": "?", "pid": "?", "host": "?", "since": "?"} | record)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,7 +1,7 @@
 """The records of runs that expire with the releases: verdicts with their reports, releases, audits.
 
-They stay a day longer than LEDGER_RELEASE_DAYS, and longer where something still refers to them. The other control tables keep their
-rows, because exactness rests on them.
+They stay a day longer than LEDGER_RELEASE_DAYS, and longer if something still refers to them. The other control tables keep their rows,
+because the audit and roll-backs need them.
 """
 
 import logging

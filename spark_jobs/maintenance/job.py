@@ -1,6 +1,6 @@
-"""The job behind `run maintenance`: the tables, one after the other, each under its lease for as long as it takes.
+"""The job behind `run maintenance`: maintains the tables one after the other, each under its lease.
 
-Bronze belongs to the ingestion while that runs. Then this job asks it and waits; it never takes a table from its owner.
+While the ingestion runs, it owns bronze. Then this job sends it a request and waits. It never takes a table from its owner.
 """
 
 import logging

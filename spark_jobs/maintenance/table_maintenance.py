@@ -1,7 +1,7 @@
-"""The maintenance of one table: small files joined, files and commits removed that nobody needs. The caller owns the table.
+"""The maintenance of one table: joins small files, and removes files and commits that nobody needs. The caller owns the table.
 
-Only joining writes to the table's log. Files that no version needs are found by delta-rs and deleted here, without a commit: their
-own commits would be a second writer beside the JVM that appends to bronze.
+Only joining writes to the table's log. delta-rs finds the files that no version needs, and they are deleted here without a commit. Commits
+of delta-rs would be a second writer beside the JVM that appends to bronze.
 """
 
 import logging

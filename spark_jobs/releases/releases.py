@@ -58,7 +58,8 @@ def publish(settings: Settings) -> int:
         kill_point("before a release")
         control.append_under_lease(settings, RELEASES, [row | {"released_at": now} for row in rows], once=Txn("release", number))
         kill_point("after a release")
-    log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), _bronze_batches(verdicts))
+    upto = ", ".join(f"{table.name} {verdicts[table.name].last_batch}" for table in BRONZE)
+    log.info("release %d: %d tables, bronze up to batch %s", number, len(rows), upto)
     return number
 
 
@@ -89,9 +90,7 @@ def newest_release(settings: Settings) -> Release:
 
 def latest_release(settings: Settings) -> Release | None:
     """The release that readers see; None where nothing was released yet."""
-    rows = control.read(settings, RELEASES).to_pylist()
-    newest = max((int(row["release_id"]) for row in rows), default=0)
-    return _release(row for row in rows if row["release_id"] == newest) if rows else None
+    return next(reversed(read_releases(settings)), None)
 
 
 def has_unreleased_batches(settings: Settings) -> bool:
@@ -191,7 +190,3 @@ def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, Verd
         "last_batch": verdicts[table.name].last_batch if table.layer == "bronze" else None,
         "rules_version": rules[-1]["rules_version"] if rules else None,
     }
-
-
-def _bronze_batches(verdicts: dict[str, Verdict]) -> str:
-    return ", ".join(f"{table.name} {verdicts[table.name].last_batch}" for table in BRONZE)

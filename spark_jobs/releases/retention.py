@@ -9,7 +9,7 @@ from spark_jobs.lake.retention import retention_properties
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release, find_release, newest_release, read_releases
-from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,14 @@ def find_offered(settings: Settings, release_id: int | None = None, now: datetim
             f"offered for {settings.release_days} days (LEDGER_RELEASE_DAYS); open the newest one, {newest.release_id}"
         )
     return wanted
+
+
+def find_asked(settings: Settings, number: int | None, option: str = "", now: datetime | None = None) -> Release:
+    """`find_offered` for a number from a command line: raises SettingsError, which names the option, where it offers none."""
+    try:
+        return find_offered(settings, number, now)
+    except LedgerError as error:
+        raise SettingsError(f"{option}: {error}" if option else str(error)) from None
 
 
 def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:

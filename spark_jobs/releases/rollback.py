@@ -1,9 +1,9 @@
-"""Rolling back: silver and gold return to the newest release, all together, and what came after it will be taken again.
+"""Rolling back: silver and gold return to the newest release, all together; later batches will be processed again.
 
-Bronze stays: it is what Kafka sent. A table that is set back keeps Delta's transaction identifiers with their higher numbers, under
-which the same batches would be skipped silently; so every roll-back starts a new generation of identifiers and checkpoints
-(`control.application`). The decision is recorded first and carried out table by table; a crash in between is made good by the
-next job, before it does anything else. A job that waited for its leases looks again once it has them (`hold`).
+Bronze stays: it is what Kafka sent. A restored table keeps Delta's transaction identifiers with their higher numbers, and under these the
+same batches would be skipped silently. So every roll-back starts a new generation of identifiers (`control.application`). The decision is
+recorded first and then carried out table by table. After a crash the next job finishes it before it does anything else. A job that waited
+for its leases checks again once it has them (`hold`).
 """
 
 import json

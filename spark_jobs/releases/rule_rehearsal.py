@@ -6,6 +6,7 @@ Spark judges the bronze rows, since rules are Spark SQL; what it found lies in a
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -61,7 +62,8 @@ def run(settings: Settings, layer: str, file: Path, since: int) -> None:
         _compare(settings, BY_TOPIC[rules.topic].quarantine, runs, refused)
         suite = read_suite(table.name).about({_MEASURE})
         instead = {BY_TOPIC[rules.topic].quarantine.name: refused}
-        conclude(judge_runs(settings, table, suite, [_by_batches_only(run) for run in runs], instead), len(runs))
+        by_batches = [replace(run, versions={}, is_newest=True) for run in runs]  # no table is needed as it was then
+        conclude(judge_runs(settings, table, suite, by_batches, instead), len(runs))
 
 
 def read_rule_file(file: Path) -> RuleSet:
@@ -111,21 +113,11 @@ def _compare(settings: Settings, quarantine: Table, runs: Sequence[PastRun], ref
         if total:
             by_rule = _ask(builder, _BY_RULE.substitute(name=name))
             print_masked("    by rule: " + ", ".join(f"{row['rule']} {row['n']}" for row in by_rule))
-            print_masked(
-                "    by batch: " + ", ".join(f"{row['_batch']}: {row['n']}" for row in by_batch[:ROWS_SHOWN]) + _more(len(by_batch))
-            )
+            more = f" and {len(by_batch) - ROWS_SHOWN} more batches" if len(by_batch) > ROWS_SHOWN else ""
+            print_masked("    by batch: " + ", ".join(f"{row['_batch']}: {row['n']}" for row in by_batch[:ROWS_SHOWN]) + more)
             for row in _ask(builder, _ROWS.substitute(name=name, most=ROWS_SHOWN)):
                 print_masked(f"    {row['line']}")
             print_masked(f"    and {total - ROWS_SHOWN} more rows" if total > ROWS_SHOWN else "    that is all of them")
-
-
-def _by_batches_only(run: PastRun) -> PastRun:
-    """The run, judged by bronze and the rehearsed quarantine alone: no table is needed as it was then."""
-    return PastRun(run.run_id, run.first_batch, run.last_batch, run.at, {}, is_newest=True)
-
-
-def _more(count: int) -> str:
-    return f" and {count - ROWS_SHOWN} more batches" if count > ROWS_SHOWN else ""
 
 
 def _ask(builder: QueryBuilder, sql: str) -> list[dict[str, Any]]:

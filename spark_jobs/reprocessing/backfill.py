@@ -1,9 +1,8 @@
 """The job behind `run backfill`: silver and gold of a range of event times, rebuilt from bronze while the pipeline runs.
 
-The rows of the range are found and judged once, in parallel. Then the tables are brought to them in steps of days: a step holds the
-leases of silver and gold, and leaves both agreeing with each other; live runs take their turns between two steps. A process that died
-is followed by a repetition, which continues after the last step that is done; a step that stopped halfway is finished by the next
-job that writes silver or gold.
+The rows of the range are found and judged once, in parallel. Then the tables are updated in steps of days. A step holds the leases of
+silver and gold and leaves both consistent; live runs take their turns between two steps. If the process dies, running it again continues
+after the last finished step. The next job that writes silver or gold finishes a step that stopped halfway.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The job behind `run redrive`: judges rows of quarantine again, by the newest rules or with corrected values.
 
-Silver is afterwards what a computation from bronze and corrections, in order of arrival, would give. The quarantine is written
-last: a run that died is repeated whole, and finds by their coordinates the rows that it has put in place already.
+Afterwards silver equals a computation from bronze and corrections, in order of arrival. The quarantine is written last: a run that died
+is repeated as a whole, and finds the rows that it had already moved by their coordinates.
 """
 
 import logging

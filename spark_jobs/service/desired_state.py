@@ -94,7 +94,7 @@ def run(settings: Settings, service: Service, action: str, who: str, why: str, w
     if action == "stop":
         log.info("%s is stopped (%d applications ended) until a restart is requested", service.name, len(before))
         return
-    while not any(_is_new(beat, before) for beat in heartbeat.read(settings, service)):
+    while not any(beat.is_alive() and beat.facts["process"]["pid"] not in before for beat in heartbeat.read(settings, service)):
         if time.monotonic() >= deadline:
             raise LedgerError(
                 f"{service.name} may run, and nothing has started it within {wait_seconds:.0f} s: is the DAG {service.dag} on?"
@@ -102,10 +102,6 @@ def run(settings: Settings, service: Service, action: str, who: str, why: str, w
         time.sleep(0.2)
     log.info("%s starts again", service.name)
     _log_status(settings, service)
-
-
-def _is_new(beat: Heartbeat, before: set[int]) -> bool:
-    return beat.is_alive() and beat.facts["process"]["pid"] not in before
 
 
 def _log_status(settings: Settings, service: Service) -> None:

@@ -17,6 +17,13 @@ def command() -> list[str]:
     return [sys.executable, "-ISE", os.path.abspath(__file__)]
 
 
+def tail(file: str | os.PathLike[str], most: int) -> str:
+    """The end of a log file, of at most so many bytes; raises OSError where it cannot be read."""
+    with open(file, "rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - most))
+        return log.read().decode(errors="replace")
+
+
 def copy(source: int, target: int, path: str, most: int = MOST_BYTES) -> None:
     """Write all that comes from `source` to `target`, the open file at a path; it and the one before stay below `most` bytes and a line.
 

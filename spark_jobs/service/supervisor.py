@@ -182,8 +182,6 @@ def _news(beat: Heartbeat) -> list[tuple[str, str]]:
 
 def _tail(file: Path) -> str:
     try:
-        with open(file, "rb") as output:
-            output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return output.read().decode(errors="replace")
+        return log_writer.tail(file, _TAIL_BYTES)
     except OSError:
         return ""

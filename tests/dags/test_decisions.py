@@ -123,7 +123,7 @@ def test_after_wait_the_next_run_names_who_decided_and_how_to_decide_otherwise(s
 
 
 @pytest.mark.parametrize("choice", ["release anyway", "roll back"])
-def test_after_the_other_choices_the_next_run_goes_on(settings: Settings, choice: str) -> None:
+def test_after_the_other_choices_the_next_run_continues(settings: Settings, choice: str) -> None:
     judge(settings)
     decide(settings, choice, "ada", "because")
     assert has_new_batches(force=True)

@@ -133,7 +133,7 @@ def test_the_task_waits_in_the_triggerer(monkeypatch: pytest.MonkeyPatch, option
         task.resume(cast(Context, {}), {"error": "why"})
 
 
-def test_the_trigger_goes_on_until_no_other_start_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trigger_continues_until_no_other_start_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: Iterator[list[str] | Exception] = iter([["one"], OSError("disk full"), [], GaveUpError("no use")])
 
     def step(_: Supervisor) -> list[str]:

@@ -110,7 +110,7 @@ def test_it_stops_behind_its_batch_and_starts_again_when_asked(settings: Setting
 
 
 @SOAK
-def test_one_topic_that_fails_stops_no_other_and_goes_on_once_it_is_accepted(settings: Settings, sent: Sent, watched: Watched) -> None:
+def test_one_topic_that_fails_stops_no_other_and_continues_once_it_is_accepted(settings: Settings, sent: Sent, watched: Watched) -> None:
     """The topic accounts, to which nobody sends, is deleted, and then made anew."""
 
     def said() -> str:

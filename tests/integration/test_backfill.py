@@ -34,7 +34,7 @@ def test_a_backfill_mends_what_was_damaged_and_releases_it(first_wave: Wave, tmp
 
 
 @pytest.mark.soak
-def test_a_backfill_that_is_killed_goes_on(first_wave: Wave, tmp_path: Path) -> None:
+def test_a_backfill_that_is_killed_continues(first_wave: Wave, tmp_path: Path) -> None:
     """Readers have the release before until all is judged; nothing is judged halfway."""
     ledger = damaged(first_wave, tmp_path)
     ledger.kill_at("after silver.transactions", f"{YEAR} --publish")

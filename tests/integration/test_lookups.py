@@ -129,7 +129,7 @@ def test_a_server_that_comes_back_is_used_again(home: Path, url: str) -> None:
 
 
 @pytest.mark.faults
-def test_live_goes_on_while_the_database_is_away(home: Path, url: str, tmp_path: Path) -> None:
+def test_live_continues_while_the_database_is_away(home: Path, url: str, tmp_path: Path) -> None:
     """As a process, with the stack's own Postgres, which stops and starts meanwhile: each row is looked up, or an error; none is lost."""
     endpoints_file(home).write_text(json.dumps({"postgres_url": postgres.own_url(home)}))
     ledger = Ledger(home)

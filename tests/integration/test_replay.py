@@ -46,7 +46,7 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield bootstrap
 
 
-def test_what_was_removed_comes_back_and_the_stream_goes_on(broker: Broker, killed: Ledger, tmp_path: Path) -> None:
+def test_what_was_removed_comes_back_and_the_stream_continues(broker: Broker, killed: Ledger, tmp_path: Path) -> None:
     ledger, last = killed.copy(tmp_path / "home"), last_batch(killed)
     before = {table: ledger.rows(table) for table in tables.BRONZE}
     gone = delete(ledger, tables.BRONZE_TRANSACTIONS, "_batch = 1 and _offset % 7 = 3")  # of those that silver has

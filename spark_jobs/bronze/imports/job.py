@@ -1,7 +1,7 @@
-"""The job behind `run import`: history older than Kafka keeps enters bronze, once, however often it is run. Needs no Spark.
+"""The job behind `run import`: adds history that is older than Kafka keeps to bronze, once, however often it runs. Needs no Spark.
 
-A row has made-up but stable coordinates: `_topic` = `file:<name>`, `_partition` 0, `_offset` = its number, from 0, in the order
-of its source. What is there already is compared byte by byte; only a source that grew at its end has something to add.
+A row gets stable coordinates: `_topic` = `file:<name>`, `_partition` 0, `_offset` = its number from 0, in the order of its source. Rows
+that bronze already has are compared byte by byte; rows are added only at the end of a source.
 """
 
 import logging

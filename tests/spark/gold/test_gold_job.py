@@ -200,7 +200,7 @@ def killed_at(point: str) -> Callable[[str], None]:
     return stop
 
 
-def test_after_a_roll_back_gold_goes_on_from_the_silver_that_it_left(spark: SparkSession, tmp_path: Path) -> None:
+def test_after_a_roll_back_gold_continues_from_the_silver_that_it_left(spark: SparkSession, tmp_path: Path) -> None:
     """By other transaction identifiers and checkpoints. What happened to accounts before it is not taken again."""
     chance = random.Random(1)
     settings = read_settings({"LEDGER_HOME": str(tmp_path)})

@@ -143,7 +143,7 @@ def test_a_large_batch_is_written_side_by_side(spark: SparkSession, settings: Se
     assert Counter(file["min._batch"] for file in files(settings)) == {1: ROWS, 2: 1}
 
 
-def test_the_ingestion_is_asked_and_goes_on_meanwhile(spark: SparkSession, settings: Settings) -> None:
+def test_the_ingestion_is_asked_and_continues_meanwhile(spark: SparkSession, settings: Settings) -> None:
     """One table of two cannot be joined: the answer says so, the others are tended, and no batch is held up or lost."""
     for batch in range(1, 5):
         append(spark, settings, batch, DAYS[0])

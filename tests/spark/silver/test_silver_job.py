@@ -130,7 +130,7 @@ def test_duplicates_of_history_are_found_by_the_index_and_told_by_their_ids(
     assert_fourth_is_in(home, late={"shares a hash"})
 
 
-def test_an_index_that_is_gone_is_made_anew_and_a_new_generation_starts_where_silver_stands(
+def test_an_index_that_is_gone_is_rebuilt_and_a_new_generation_starts_where_silver_stands(
     spark: SparkSession, all_done: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With more rows found than are looked up one by one, and a row among the earlier ones that a re-drive has put there."""

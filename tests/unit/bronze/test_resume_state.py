@@ -102,7 +102,7 @@ def starts(checkpoint: Checkpoint) -> Positions:
     return dict(json.loads(checkpoint.starting_offsets)["accounts"])
 
 
-def test_what_is_whole_goes_on(lake: Lake) -> None:
+def test_what_is_whole_continues(lake: Lake) -> None:
     assert lake.open().folder == lake.folder
     assert resume_offsets(lake.settings, BRONZE_ACCOUNTS, "accounts") == ("accounts", {"0": 20})
     lake.write("accounts", {0: range(20, 30)})  # and died before Spark's commit
@@ -223,7 +223,7 @@ def test_the_checkpoint_is_lost_and_so_are_offsets(lake: Lake) -> None:
     assert starts(lake.open()) == {"0": 20}
 
 
-def test_a_topic_made_anew_is_another_life(lake: Lake) -> None:
+def test_a_topic_created_again_is_another_incarnation(lake: Lake) -> None:
     lake.kafka = Present("id-2", {"0": 0, "1": 0}, {"0": 500, "1": 7})
     told = lake.refused()
     assert "found Kafka's topic id id-2, expected id-1: it was deleted and created again" in told

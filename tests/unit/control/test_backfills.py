@@ -37,7 +37,7 @@ def started(settings: Settings, rules: dict[str, str] = RULES) -> Backfill:
     return backfills.find_or_start(settings, START, END, ("silver.transactions",), rules, "run")
 
 
-def test_the_unfinished_backfill_of_the_same_goes_on(settings: Settings) -> None:
+def test_the_unfinished_backfill_of_the_same_continues(settings: Settings) -> None:
     first = started(settings)
     assert started(settings) == first
     assert started(settings, RULES | {"transactions": "2"}) != first
@@ -79,7 +79,7 @@ def test_a_roll_back_keeps_the_steps_that_the_release_holds(settings: Settings, 
     assert sum(backfills.is_of_release(row, {"silver.transactions": released}) for row in rows) == kept
 
 
-def test_the_watermark_goes_on_from_what_is_valid_after_a_backfill(settings: Settings) -> None:
+def test_the_watermark_continues_from_what_is_valid_after_a_backfill(settings: Settings) -> None:
     """Also when that is less than before; a re-drive after it counts, one before it is in it already."""
 
     def at(day: int) -> datetime:

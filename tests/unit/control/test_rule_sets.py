@@ -45,7 +45,7 @@ def put(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_every_rule_says_what_becomes_of_a_row_that_breaks_it(topic: str) -> None:
+def test_every_rule_says_where_a_row_that_breaks_it_goes(topic: str) -> None:
     text = (FOLDER / f"{topic}.yaml").read_text()
     rules = parse_rules(topic, text).rules
     assert rules[0].name == "parseable"

@@ -211,7 +211,7 @@ def test_after_many_failed_starts_it_gives_up(stage: Stage, supervisor: Supervis
 
 
 @EACH
-def test_it_stands_still_for_as_long_as_somebody_wants_it_to(stage: Stage, supervisor: Supervisor) -> None:
+def test_it_stays_stopped_for_as_long_as_somebody_wants_it_to(stage: Stage, supervisor: Supervisor) -> None:
     step_until(supervisor, stage.runs)
     stage.ask("stop", "new disks")
     told = step_until(supervisor, lambda: not stage.runs())
