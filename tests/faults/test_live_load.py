@@ -1,6 +1,6 @@
 """All live products under load, while the application is killed at random moments: they hold what plain loops over the same rows say.
 
-SOAK_MINUTES says how long (an hour: 60), SOAK_ROWS how many rows come every two seconds; LEDGER_TEST_SEED is the seed of the rows and kills.
+SOAK_MINUTES says how long (an hour: 60), SOAK_ROWS how many rows come every two seconds, LEDGER_TEST_SEED which rows and kills.
 """
 
 import json
