@@ -2,7 +2,7 @@
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from expectations.row_rules import RuleSet
+from expectations.row_rules import RuleSet, read_rules
 from spark_jobs.lake.topic import ARRIVAL, Field, Topic
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
@@ -28,6 +28,11 @@ def judge_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
 def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     """`judge_records` of rows that are parsed already."""
     return judge(parsed, rules).withColumn("detail", detail(rules, topic.names))
+
+
+def valid_by_present_rules(bronze: DataFrame, topic: Topic) -> DataFrame:
+    """The bronze rows that keep all rules of the topic's present set, as `type_records` gives them. The others do not come out."""
+    return type_records(judge_records(bronze, topic, read_rules(topic.name)).where(is_valid()), topic)
 
 
 def quarantined(judged: DataFrame, topic: Topic) -> DataFrame:

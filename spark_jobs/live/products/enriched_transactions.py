@@ -11,7 +11,6 @@ import pandas as pd
 from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from expectations.row_rules import read_rules
 from spark_jobs.gold.tables.enriched_transactions import mask_name
 from spark_jobs.lake.tables import LIVE_ENRICHED_TRANSACTIONS
 from spark_jobs.lake.topic import ARRIVAL
@@ -27,8 +26,7 @@ from spark_jobs.live.products.enrichment_rules import (
     step,
     version,
 )
-from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import judge_records, type_records
+from spark_jobs.silver.records import valid_by_present_rules
 
 STATE = "customer"  # the name of the state variable
 _VERSION = "valid_from: bigint, since: bigint, full_name: string, city: string, state: string, is_deleted: boolean, digest: string"
@@ -104,7 +102,7 @@ def enrich(transactions: DataFrame, customers: DataFrame, wait_minutes: int) -> 
     rows = transactions.select(
         "customer_id", "event_at", at.alias("at"), F.lit(False).alias("is_version"), *_place(), *_TRANSACTION_COLUMNS
     )
-    valid = type_records(judge_records(customers, TOPIC, read_rules(TOPIC.name)).where(is_valid()), TOPIC)
+    valid = valid_by_present_rules(customers, TOPIC)
     content = F.sha2(F.to_json(F.struct(*TOPIC.content)), 256)  # to tell whether two versions differ, in a column that is not kept either
     versions = valid.select(
         "customer_id",
