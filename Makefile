@@ -38,9 +38,11 @@ test: setup ## every test, few seeds
 soak: setup ## the long tests, many seeds
 	@$(PY) -m pytest -m soak
 
-bench: setup ## benchmarks, as a printed table
-	@$(PY) -m tests.benchmarks
-	@$(PY) -m tests.benchmarks.gate_cost
+bench: setup ## silver and gold beside other engines, as a table and JSON; COMPARE=FILE with an earlier one, ROWS=N transactions
+	@.bench/bin/python -c 'import duckdb' 2>/dev/null || { $(PYTHON) -m venv .bench && .bench/bin/pip install --quiet --requirement tests/benchmarks/peers/requirements.txt; }
+	@mkdir -p artifacts
+	@$(PY) -m tests.benchmarks.bench --json artifacts/bench.json \
+		$(if $(call given,COMPARE),--compare "$$COMPARE") $(if $(call given,ROWS),--transactions "$$ROWS")
 
 lint: setup ## format, lint, types, and the files that no test runs; repairs nothing
 	$(BIN)/ruff format --check .

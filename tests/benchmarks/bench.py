@@ -5,7 +5,8 @@
 Bronze is that of the generator without a broker, seed 0: transactions with 5 % duplicates and 5 % malformed copies, customers, accounts.
 Each run is a process of its own, its start included, on a copy of the same files; the runs take turns, so that other work on the machine
 hits all alike. The first turn warms the machine's caches and is not counted. A ratio is the median to the one of `spark`, the peer; with
-`--compare FILE` also to that in FILE, which an earlier `--json` wrote. No figure passes or fails.
+`--compare FILE` also to that in FILE, which an earlier `--json` wrote (`make bench` writes artifacts/bench.json). No figure passes or
+fails. Other benchmarks: `python -m tests.benchmarks`.
 
 silver, gold: `run silver`, and `run gold` on what silver made. spark: plain PySpark, as a tutorial writes it. duckdb: DuckDB, where
 tests/benchmarks/peers/requirements.txt is installed in the environment `.bench` (`make bench` does it). What peers leave out: peers/.
