@@ -11,7 +11,7 @@ import pytest
 
 from expectations.limited import NoAnswer, call_limited
 from spark_jobs import control
-from spark_jobs.control.scope import Written, open_query
+from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
 from spark_jobs.releases import gates
 from spark_jobs.runtime.errors import GateClosed
