@@ -1,8 +1,12 @@
 """What a re-drive is asked to do, checked before anything is written; and whether one before it died halfway. Starts no JVM."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
+
+from deltalake import DeltaTable
 
 from spark_jobs import control
 from spark_jobs.control import corrections, rule_sets
@@ -13,7 +17,12 @@ from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 
+log = logging.getLogger(__name__)
+
 APPLICATION = "redrive"
+_CHOSEN = Template("""select count(*) as rows, min(_batch) as first, max(_batch) as last from t
+    where array_has(broken_rules, $rule) and _batch >= $first and ($last is null or _batch <= $last)
+    and ($source = '' or _topic = $source)""")
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,23 @@ def plan(
     return Plan(rule, topics, list(given), chosen)
 
 
+def tell(settings: Settings, plan: Plan, corrections_given: int) -> None:
+    """Log how many rows of each table a re-drive would judge again, and from which batches; writes nothing."""
+    chosen = plan.chosen
+    words = {"rule": _quoted(plan.rule), "first": chosen.first_batch, "last": "null" if chosen.last_batch is None else chosen.last_batch}
+    sql = _CHOSEN.substitute(words, source=_quoted(chosen.source))
+    for topic in plan.topics:
+        path = str(topic.quarantine.path(settings))
+        found = control.query(DeltaTable(path), sql, topic.quarantine).to_pylist()[0] if DeltaTable.is_deltatable(path) else {"rows": 0}
+        batches = f", of batches {found['first']} to {found['last']}" if found["rows"] else ""
+        log.info(
+            "dry run: %s: %s rows break %s%s: they would be judged again", topic.quarantine.name, f"{found['rows']:,}", plan.rule, batches
+        )
+    if corrections_given:
+        log.info("dry run: %d corrections would be checked and recorded, and their rows judged again, too", corrections_given)
+    log.info("dry run: nothing was changed")
+
+
 def refuse_halfway(settings: Settings) -> None:
     """Raise LedgerError when a re-drive died between two tables: nothing may be built upon them until it was repeated."""
     for topic in halfway(settings):
@@ -86,3 +112,8 @@ def is_halfway(settings: Settings, topic: Topic) -> bool:
 def _write_numbers(settings: Settings, topic: Topic) -> dict[str, int]:
     application = control.application(settings, APPLICATION)
     return {table.name: sinks.applied(settings, table, application) or 0 for table in (*topic.indexes, *topic.released)}
+
+
+def _quoted(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
