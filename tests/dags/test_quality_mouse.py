@@ -173,6 +173,9 @@ def test_a_runs_page_says_where_every_record_went(home: Settings, opened: Open) 
     expect(customers).to_contain_text("\u2717 8 unaccounted for")
     expect(page.get_by_role("row").filter(has_text="quarantined_per_thousand")).to_contain_text("found 800, expected at most 500")
     keep(page, "pages-5-run")
+    expect(page.locator(".ask")).to_contain_text("Silver closed: silver.transactions.")
+    page.locator(".ask").get_by_role("link", name="Decisions").click()
+    expect(page.get_by_text("version 4, batch 4.")).to_be_visible()
 
 
 @pytest.mark.parametrize(("runs", "windows"), [(1, [(400, "dark"), (1920, "light")]), (200, [(1280, "dark"), (400, "light")])])
@@ -183,11 +186,22 @@ def test_every_page_fits_its_window(home: Settings, opened: Open, runs: int, win
     for width, scheme in windows:
         page = opened("", width, scheme)
         site = page.url
-        for number, path in enumerate(("", "decisions", "quarantine", "table?name=silver.transactions", run)):
+        for number, path in enumerate(("", "decisions", "quarantine", "table?name=silver.transactions", run, "explain")):
             page.goto(site + path)
             keep(page, f"pages-fit-{number}-{runs}-{width}-{scheme}")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
             assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 17, 17)") == (scheme == "dark")
+
+
+def test_on_a_narrow_screen_the_graph_begins_at_the_closed_gate(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    page = opened("", 390)
+    expect(page.get_by_text("It scrolls sideways.")).to_be_visible()
+    expect(page.locator(".lineage [data-name='silver.customers_quarantine'] rect")).to_be_in_viewport(ratio=0.9)
+    page.locator(".tiles").get_by_role("link", name="silver.customers_quarantine").click()
+    expect(page.get_by_role("heading", name="silver.customers_quarantine")).to_be_visible()
+    wide = opened("", 1400)
+    expect(wide.get_by_text("It scrolls sideways.")).to_be_hidden()
 
 
 def test_the_page_takes_airflows_colours(home: Settings, opened: Open) -> None:

@@ -73,10 +73,18 @@ const reach = () => {
   }
 };
 
+// Where the graph is wider than the window, it begins at the first gate that is closed.
+const lead = () => {
+  const closed = document.querySelector(".lineage .is-closed");
+  const box = closed?.closest(".wide");
+  if (box) box.scrollLeft += closed.getBoundingClientRect().left - box.getBoundingClientRect().left - 20;
+};
+
 document.addEventListener("keydown", step);
 document.addEventListener("mouseover", read);
 document.addEventListener("focusin", read);
 window.addEventListener("load", reach); // the styles are there
+window.addEventListener("load", lead);
 window.addEventListener("resize", reach);
 document.addEventListener("toggle", reach, true);
 
