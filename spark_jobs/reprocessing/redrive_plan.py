@@ -80,7 +80,7 @@ def tell(settings: Settings, plan: Plan, corrections_given: int) -> None:
     for topic in plan.topics:
         path = str(topic.quarantine.path(settings))
         found = control.query(DeltaTable(path), sql, topic.quarantine).to_pylist()[0] if DeltaTable.is_deltatable(path) else {"rows": 0}
-        batches = f", of batches {found['first']} to {found['last']}" if found["rows"] else ""
+        batches = f", first in batch {found['first']}, last in {found['last']}" if found["rows"] else ""
         log.info(
             "dry run: %s: %s rows break %s%s: they would be judged again", topic.quarantine.name, f"{found['rows']:,}", plan.rule, batches
         )
