@@ -5,7 +5,7 @@ What a person typed is parsed here and again by the job. It reaches the job as a
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -15,9 +15,11 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin
 from airflow.sdk import BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from include.orchestration.defaults import BACKFILL_DAG
+from include.orchestration.decisions import open_verdicts, waits_for
+from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, dag_of_run
 from include.orchestration.grants import DAY, Run, grant_rows, leader_of, newest_grants, plan_group
 from include.orchestration.jobs import SparkJob
+from spark_jobs.control.verdicts import Verdict, read_decisions
 from spark_jobs.lake.tables import REBUILT
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import read_settings
@@ -29,6 +31,7 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # the rule event_time_plausible: si
 LONGEST = timedelta(days=3660)
 FAILURE = "failure"  # the XCom of a rebuild that failed: its line
 POLL_SECONDS = 10.0
+DECISION_POLL = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=6)  # then the task is tried again, which determines again which run it waits for
 
 # A date, or a time with or without a zone. The look-ahead is the end of the text; `$` would let a line end follow.
@@ -191,21 +194,42 @@ def find_run(day: date) -> Run | None:
 
 
 class Rebuild(SparkJob, SkipMixin):
-    """Rebuilds the range of `find_days`. After a dry run, the tasks after it are skipped."""
+    """Rebuilds the range of `find_days`. After a dry run, the tasks after it are skipped.
 
-    def execute(self, context: Context) -> None:
+    While `medallion` waits for a decision about live rows, so does the rebuild, without a process: no step may begin before it.
+    """
+
+    def execute(self, context: Context, event: Any = None) -> None:
         """Run the job; its error is kept for the runs that wait for this one."""
         ti = context["ti"]
         asked = read_range(ti.xcom_pull(task_ids="find_days") or {})
         self.application_args = asked.arguments()
+        if not asked.dry_run:
+            self._wait_for_decision()
         try:
             super().execute(context)
         except AirflowException as error:
+            self._wait_for_decision()  # a gate has closed for live rows meanwhile: the steps that are done stay done
             ti.xcom_push(key=FAILURE, value=str(error))
             raise
         if asked.dry_run:
             self.log.info("A dry run: nothing was changed, judged or released.")
             self.skip(ti, self.get_flat_relatives(upstream=False))
+
+    def _wait_for_decision(self) -> None:
+        """Defer while a gate of bronze or silver is closed for rows of a run of `medallion`, which asks about them itself."""
+        from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger  # not needed to parse a DAG
+
+        settings = read_settings()
+        live = live_verdicts(open_verdicts(settings))
+        if live:
+            self.log.info("Live rows come first: %s. The rebuild continues by itself.", waits_for(live, read_decisions(settings)))
+            self.defer(trigger=TimeDeltaTrigger(DECISION_POLL), method_name="execute")
+
+
+def live_verdicts(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Of closed verdicts those of bronze and silver on what runs of `medallion` brought."""
+    return [each for each in verdicts if each.layer != "gold" and "__" in each.run_id and dag_of_run(each.run_id) == PIPELINE_DAG]
 
 
 def report_release() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from include.orchestration import refusals
 
 PIPELINE_DAG, BACKFILL_DAG = "medallion", "backfill_days"  # those whose tasks are gates
+REDRIVE_DAG = "redrive_rows"
 BY_HAND = "backfill_by_hand"  # begins the ids of runs of BACKFILL_DAG that a person triggered
 START = datetime(2024, 1, 1, tzinfo=UTC)
 NO_BACKFILL: Any = ("scheduled", "asset_triggered", "manual", "operator_triggered")  # the kinds of runs of a DAG to which days mean nothing

@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, dag_of_run
+from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, REDRIVE_DAG, dag_of_run
 from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
 from include.quality_page.measures import Measures, measure
 from include.quality_page.parameters import Chosen, GoldName, PageNumber, ReleaseNumber
@@ -177,6 +177,8 @@ def rows(request: Request, of: Chosen, page: PageNumber = 1, by: Literal["rule",
         page=page,
         pages=min(max(1, -(-count // quarantine.PAGE)), quarantine.MOST_PAGES),
         redrive=quarantine.redrive_command(source.name, chosen),
+        redrive_dag=REDRIVE_DAG,
+        redrive_conf=quarantine.redrive_conf(source.name, chosen),
     )
 
 

@@ -122,7 +122,7 @@ def _chart(title: str, total: str, says: str, names: Sequence[str], runs: Sequen
 
 def _ages(released: float | None, runs: Sequence[Run]) -> Chart:
     """A bar for each run: how old the newest transaction was in silver, and how much older in the release."""
-    names = ("when silver had it", "from silver to the release")
+    names = ("until silver had it", "from silver to the release")
 
     def values(run: Run) -> list[float]:
         return [run.age_in_silver or 0, max(0, (run.age_in_release or 0) - (run.age_in_silver or 0))]
@@ -131,7 +131,7 @@ def _ages(released: float | None, runs: Sequence[Run]) -> Chart:
         f"{moment(run.at)} UTC: {', '.join(f'{name} {age(each)}' for name, each in zip(names, values(run), strict=True))}" for run in runs
     ]
     total = age(released) if released is not None else NOTHING
-    says = "old was the newest transaction when its release came out; replayed data of the past is always old"
+    says = "from the newest transaction, by its event time, to its release; replayed data of the past is always old"
     return _drawn("Freshness", total, says, names, ("", ""), runs, values, texts, age)
 
 

@@ -10,7 +10,7 @@ from include.quality_page.reading import Row, Warehouse
 from include.quality_page.status import Status
 from include.quality_page.words import counted, share
 from spark_jobs.control.verdicts import Verdict
-from spark_jobs.lake.tables import BATCHES, Table
+from spark_jobs.lake.tables import BACKFILLS, BATCHES, Table
 
 WORST, EXAMPLES = 5, 3
 LOOKED_THROUGH = 500  # rows of quarantine, for examples of a range
@@ -51,10 +51,16 @@ class Effect:
 
 @dataclass(frozen=True)
 class Effects:
-    """What a choice would change. `newest_event_at` is how far the data would reach after *release anyway*."""
+    """What a choice would change. `newest_event_at` is how far the data would reach after *release anyway*.
+
+    `topics` is what live runs brought; `rebuilt` counts the records that backfills have judged again since the release, `changed` the
+    rows of tables that became others.
+    """
 
     topics: tuple[Effect, ...]
     newest_event_at: datetime | None
+    rebuilt: int = 0
+    changed: int = 0
 
     @property
     def taken(self) -> int:
@@ -101,8 +107,10 @@ def effects(warehouse: Warehouse, status: Status) -> Effects | None:
         facts = _sums(warehouse, topic, first, 2**62)
         found.append(Effect(topic, facts["input"] or 0, facts["output"] or 0, facts["quarantined"] or 0))
         newest = facts["newest_event_at"] or newest
-    is_known = status.is_release_known and BATCHES.name not in warehouse.unreadable
-    return Effects(tuple(each for each in found if each.taken), newest) if is_known else None
+    steps = rebuilt.steps_since(warehouse, status.release.at if status.release else None)
+    judged, changed = (sum(int(step[name] or 0) for step in steps) for name in ("rows", "changed"))
+    is_known = status.is_release_known and warehouse.unreadable.isdisjoint({BATCHES.name, BACKFILLS.name})
+    return Effects(tuple(each for each in found if each.taken), newest, judged, changed) if is_known else None
 
 
 def _of_backfill(warehouse: Warehouse, verdict: Verdict, is_new: bool) -> Evidence:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -135,6 +136,12 @@ def redrive_command(table: str, chosen: Filter) -> str:
     words += ["--last-batch", str(chosen.last_batch)] if chosen.last_batch else []
     words += ["--source", shlex.quote(chosen.source)] if chosen.source else []
     return f".venv/bin/python -m spark_jobs.run {' '.join(words)}"
+
+
+def redrive_conf(table: str, chosen: Filter) -> str:
+    """The params of a run of the DAG `redrive_rows` that judges the chosen rows again, as JSON."""
+    batches = {"first_batch": chosen.first_batch or None, "last_batch": chosen.last_batch or None}
+    return json.dumps({"rule": chosen.rule, "table": table, **batches, "source": chosen.source})
 
 
 def _masked(topic: str, row: Row, at: datetime | None, run_id: str | None) -> Quarantined:

@@ -15,9 +15,11 @@ from spark_jobs.lake.tables import BACKFILLS
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 
+MOST_STEPS = 1000
 MOST_READ = 20_000  # rows of quarantine in which the range's are looked for, the newest first
 _ANY = "select run_id from t where run_id = $run_id limit 1"
 _STEP = "select * from t where run_id = $run_id and state = 'done' order by number desc limit 1"
+_DONE = "select * from t where state = 'done' order by number desc limit $count"
 _VALUES = """select _topic, _partition, _offset, _batch, broken_rules, value from t
     where length(encode(value, 'hex')) / 2 <= $largest order by _batch desc, _topic, _partition, _offset limit $count"""
 
@@ -54,6 +56,12 @@ class Rebuilt:
 def is_of_backfill(warehouse: Warehouse, verdict: Verdict) -> bool:
     """Whether the run that has judged it is one of a backfill."""
     return bool(warehouse.select(BACKFILLS, _ANY, run_id=verdict.run_id))
+
+
+def steps_since(warehouse: Warehouse, moment: datetime | None) -> list[Row]:
+    """The steps that backfills have done since a moment, of the newest MOST_STEPS; all of them where it is None."""
+    steps = warehouse.select(BACKFILLS, _DONE, count=MOST_STEPS)
+    return [step for step in steps if moment is None or step["recorded_at"] > moment]
 
 
 def read(warehouse: Warehouse, verdict: Verdict) -> Rebuilt | None:

@@ -123,6 +123,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     redrive.add_argument("--last-batch", type=_whole, metavar="N", help="only rows of this bronze batch and earlier ones")
     redrive.add_argument("--source", default="", metavar="NAME", help="only rows of this source: a topic, or file:NAME of an import")
     redrive.add_argument("--corrections", type=Path, metavar="FILE", help="values to judge instead, one JSON object a line")
+    redrive.add_argument("--dry-run", action="store_true", help="say how many rows it would judge again; changes nothing")
     backfill = jobs.add_parser("backfill", help=about["backfill"])
     backfill.add_argument("--start", required=True, metavar="TIME", help="the first event time, a date or a time; UTC without a zone")
     backfill.add_argument("--end", required=True, metavar="TIME", help="the event time before which it ends")

@@ -45,7 +45,10 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
 
     given = corrections.read_file(options.corrections) if options.corrections else []  # refused before waiting for a lease
     chosen = redrive_plan.Selection(options.first_batch, options.last_batch, options.source)
-    redrive_plan.plan(settings, options.rule, options.table, None, (), chosen)  # so is a rule that no table knows
+    checked = redrive_plan.plan(settings, options.rule, options.table, None, (), chosen)  # so is a rule that no table knows
+    if options.dry_run:
+        redrive_plan.tell(settings, checked, len(given))
+        return
     wants = Wants((ROLL_BACK, BACKFILL, SILVER), tables=_UP_TO_SILVER, topics=_TOPICS, retained=tables.SILVER_OWNED)
     with ready(settings, options, wants, tables.SILVER_OWNED):
         plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given, chosen)

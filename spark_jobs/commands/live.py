@@ -77,8 +77,10 @@ def run_savepoint(settings: Settings, options: argparse.Namespace) -> None:
         for each in places.read_savepoints(settings):
             sys.stdout.write(f"{savepoints.line(settings, each)}\n")
     elif options.action == "create":
+        name = options.savepoint or f"{now:%Y%m%dT%H%M%SZ}"
+        savepoints.check_name(settings, name)  # before the application is stopped
         with _stopped(settings, options, "savepoint create"):
-            savepoints.create(settings, options.savepoint or f"{now:%Y%m%dT%H%M%SZ}", now)
+            savepoints.create(settings, name, now)
     else:
         found = savepoints.find(settings, options.savepoint)
         present = upgrade.fingerprints(start_session(settings, "ledger savepoint", state_conf()), settings)

@@ -1,16 +1,12 @@
-"""What a layer's job wrote and no gate has passed yet: its batches, the versions that hold them, and SQL over exactly those rows.
+"""What a layer's job wrote and no gate has passed yet: its batches, and the versions that hold them.
 
 Reads Delta without Spark. Tables that one job writes together from one bronze table (all of gold; silver.transactions with its
 duplicates, late rows and quarantine) are judged together, over the same batches.
 """
 
 import json
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
-from string import Template
 from typing import Any
 
 import pyarrow as pa
@@ -18,32 +14,16 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from spark_jobs import control
-from spark_jobs.control import backfills
+from spark_jobs.control import backfills, rebuilt
+from spark_jobs.control.judged_rows import Written
 from spark_jobs.control.verdicts import Verdict, last_passed, verdicts_that_matter
-from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, REDRIVES, Table
+from spark_jobs.lake.tables import BATCHES, LAYERS, REDRIVES, Table
 from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 
-_BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
-_CONTROL = {table.name.replace(".", "_"): table for table in (BATCHES, HOLES)}  # that a suite may name
 _HISTORY_STEP = 200
 _REWRITES = ("DELETE", "UPDATE", "MERGE", "RESTORE", "TRUNCATE")
-_VIEW = Template("create view $name as select * from $raw where $condition")
-_JUDGED = Template(
-    "create view judged as select $first as first_batch, $last as last_batch, "
-    "arrow_cast('$now', 'Timestamp(Microsecond, Some(\"UTC\"))') as judged_at, $freshness as freshness_seconds"
-)
-
-
-@dataclass(frozen=True)
-class Written:
-    """Rows to judge: those of bronze batches first..last in one table at a version. last_batch 0: the job never had a batch."""
-
-    table: Table
-    version: int
-    first_batch: int
-    last_batch: int
 
 
 def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Verdict]]:
@@ -69,63 +49,14 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
             _check_complete(settings, versions, last)
         before = [passed[table.name] for table in tables if table.name in passed]
         first = min((verdict.last_batch for verdict in before), default=0) + 1 if len(before) == len(tables) else 1
-        if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches: all of it
+        records = None
+        if first > last or _is_amended(settings, layer, before):  # changed, and not only by new batches
+            if layer == "silver" and first > last:  # by a backfill alone: what it rebuilt; else all of it
+                known = {verdict.table: verdict.version for verdict in before}
+                records = rebuilt.find(settings, tables, known, {table.name: version for table, version in versions.items()})
             first = 1
-        to_judge.extend(Written(table, version, first, last) for table, version in versions.items())
+        to_judge.extend(Written(table, version, first, last, records) for table, version in versions.items())
     return to_judge, standing
-
-
-def open_query(
-    settings: Settings, written: Written, versions: Mapping[str, int], now: datetime, instead: Mapping[str, Path] | None = None
-) -> Callable[[str], pa.Table]:
-    """A function that answers SQL (DataFusion). The relations it knows are described in expectations/suites.py.
-
-    `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
-    they are now. `now` is the time of the judgement. `instead` gives the folders of tables that are read in place of the stored ones.
-    """
-    builder = QueryBuilder()
-    layers = _BELOW[written.table.layer]
-    tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
-    ready: set[str] = set()
-
-    def add_view(name: str, raw: str, condition: str) -> None:
-        builder.execute(_VIEW.substitute(name=name, raw=raw, condition=condition))
-
-    def prepare(name: str) -> None:
-        """Register a table when the first query names it: opening one costs more than counting its rows."""
-        if name in ready:
-            return
-        table = tables[name]
-        folder = (instead or {}).get(table.name, table.path(settings))
-        declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
-        control.register(builder, f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)), declared)
-        follows_batches = "_batch" in table.columns and table.topic == written.table.topic
-        upto, within = "true", "true"
-        if follows_batches:  # a row without a batch is never left out: some expectation will speak of it
-            upto = f"_batch <= {written.last_batch} or _batch is null"
-            within = f"_batch between {written.first_batch} and {written.last_batch} or _batch is null"
-        add_view(name, f"raw_{name}", upto)
-        add_view(f"written_{name}", f"raw_{name}", within)
-        ready.add(name)
-
-    own = written.table.name.replace(".", "_")
-    judged = {"first": written.first_batch, "last": written.last_batch, "now": now.astimezone(UTC).isoformat()}
-    builder.execute(_JUDGED.substitute(judged, freshness=settings.freshness_seconds))
-
-    def query(sql: str) -> pa.Table:
-        words = set(re.findall(r"\w+", sql))
-        for name in tables:
-            if {name, f"written_{name}"} & words or (name == own and "written" in words):
-                prepare(name)
-        if "written" in words and "written" not in ready:
-            add_view("written", f"written_{own}", "true")
-            ready.add("written")
-        for name in (words & _CONTROL.keys()) - ready:
-            control.register(builder, name, DeltaTable(str(_CONTROL[name].path(settings))), _CONTROL[name])
-            ready.add(name)
-        return pa.table(builder.execute(sql).read_all())
-
-    return query
 
 
 def newest_batch(settings: Settings, table: Table) -> int:

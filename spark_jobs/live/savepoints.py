@@ -51,16 +51,22 @@ def line(settings: Settings, savepoint: Savepoint) -> str:
     return f"{savepoint.name}: of {savepoint.created_at}, up to batch {savepoint.bronze_batch} of bronze, {size / 1e6:.1f} MB, {can}"
 
 
+def check_name(settings: Settings, name: str) -> Path:
+    """Where a new savepoint will be; raises SettingsError for a name that none can have, or one has already."""
+    if not NAME.fullmatch(name):
+        raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
+    target = savepoint_folder(settings, name)
+    if target.exists():
+        raise SettingsError(f"found a savepoint {name} already, expected another name")
+    return target
+
+
 def create(settings: Settings, name: str, now: datetime) -> Savepoint:
     """Make a savepoint. The caller holds the leases of the live tables, and nothing runs.
 
     Raises SettingsError when there is a savepoint of that name, LedgerError when a query is behind or has lost its state, or none has run.
     """
-    target = savepoint_folder(settings, name)
-    if not NAME.fullmatch(name):
-        raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
-    if target.exists():
-        raise SettingsError(f"found a savepoint {name} already, expected another name")
+    target = check_name(settings, name)
     generations = _kept(settings)
     if not generations:
         raise LedgerError("found no live query that has ever run, expected one: run live first")

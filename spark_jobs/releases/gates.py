@@ -20,7 +20,8 @@ from expectations.profile import measure_table
 from expectations.suites import SuiteError, read_suite
 from spark_jobs import control
 from spark_jobs.control import backfills
-from spark_jobs.control.scope import Written, find_written, open_query
+from spark_jobs.control.judged_rows import Written, open_query
+from spark_jobs.control.scope import find_written
 from spark_jobs.control.verdicts import Finding, Verdict, append_under_lease, closed_verdicts, newest_verdicts, next_time
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BY_NAME, FOLLOWERS, LAYERS, QUALITY_RESULTS, Table

@@ -20,7 +20,7 @@ from expectations.gate import Judgement, judge_profiles
 from expectations.profile import Profile, Query, measure_table
 from expectations.suites import Suite, SuiteError, read_suite_file
 from spark_jobs import control
-from spark_jobs.control.scope import Written, open_query
+from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.control.verdicts import Verdict, all_verdicts
 from spark_jobs.lake.tables import BY_NAME, LAYERS, Table
 from spark_jobs.lake.topics import VERSIONS

@@ -1,15 +1,24 @@
 """What a re-drive is asked to do, checked before anything is written. Starts no JVM."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
+from spark_jobs import control
 from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.corrections import Correction
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_CHOSEN = Template("""select count(*) as rows, min(_batch) as first, max(_batch) as last from t
+    where array_has(broken_rules, $rule) and _batch >= $first and ($last is null or _batch <= $last)
+    and ($source = '' or _topic = $source)""")
 
 
 @dataclass(frozen=True)
@@ -57,3 +66,28 @@ def plan(
     if file:
         corrections.refuse_unusable(settings, file, given, [(topic.bronze, topic.silver, topic.quarantine) for topic in topics])
     return Plan(rule, topics, list(given), chosen)
+
+
+def tell(settings: Settings, plan: Plan, corrections_given: int) -> None:
+    """Log how many rows of each table a re-drive would judge again, and from which batches; writes nothing."""
+    chosen = plan.chosen
+    words = {"rule": _quoted(plan.rule), "first": chosen.first_batch, "last": "null" if chosen.last_batch is None else chosen.last_batch}
+    sql = _CHOSEN.substitute(words, source=_quoted(chosen.source))
+    for topic in plan.topics:
+        found = (
+            control.query(topic.quarantine.open(settings), sql, topic.quarantine).to_pylist()[0]
+            if topic.quarantine.exists(settings)
+            else {"rows": 0}
+        )
+        batches = f", first in batch {found['first']}, last in {found['last']}" if found["rows"] else ""
+        log.info(
+            "dry run: %s: %s rows break %s%s: they would be judged again", topic.quarantine.name, f"{found['rows']:,}", plan.rule, batches
+        )
+    if corrections_given:
+        log.info("dry run: %d corrections would be checked and recorded, and their rows judged again, too", corrections_given)
+    log.info("dry run: nothing was changed")
+
+
+def _quoted(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"

@@ -5,9 +5,11 @@ what they say, a part of the range at a time. Rows are written only where silver
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
@@ -15,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from expectations.row_rules import RuleSet
 from spark_jobs import control
-from spark_jobs.control import corrections, redrives
+from spark_jobs.control import corrections, rebuilt, redrives
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
-from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, Table
+from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, LAYERS, Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
@@ -135,18 +137,26 @@ class _Rebuild:
         ]
         noted = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).localCheckpoint()
         newest = from_micros(changes.newest.agg(F.unix_micros(F.max("newest"))).collect()[0][0]) if changes.newest else None
+        changes_made = [(table, difference, rows_changed) for table, difference in writes if (rows_changed := difference.count())]
         changed: dict[Table, int] = {}
-        number = redrives.last_write(self.settings, self.topic, self.application)
-        for table, difference in writes:  # all is computed and kept by now: from here on the tables change
-            if rows_changed := difference.count():
-                changed[table] = changed.get(table, 0) + rows_changed
-                number += 1
-                if on_write:
-                    on_write(newest)
+        for table, _, rows_changed in changes_made:
+            changed[table] = changed.get(table, 0) + rows_changed
+        if on_write and changes_made:  # all is computed and kept by now: from here on the tables change
+            on_write(newest)
+            with self.noted(staged, count, changes_made):
+                last = redrives.last_write(self.settings, self.topic, self.application)
+                for number, (table, difference, _) in enumerate(changes_made, start=last + 1):
                     sinks.merge_changes(difference, self.settings, table, Txn(self.application, number))
         if on_write and not noted.isEmpty():
             outcomes.record(rows, noted, APPLICATION, run_id)
         return Rebuilt(count, changed, newest)
+
+    def noted(self, staged: DataFrame, count: int, changes: Sequence[tuple[Table, DataFrame, int]]) -> AbstractContextManager[None]:
+        """Note what the gate is to judge: the records of the range, and every row that changes. Not where bronze has no such record."""
+        frames = [difference.select(*PLACE) for table, difference, _ in changes if table in LAYERS["silver"]]
+        if not count or not frames:
+            return nullcontext()
+        return rebuilt.noted(self.settings, self.topic.name, reduce(DataFrame.union, frames, staged.select(*PLACE)).distinct())
 
     @property
     def application(self) -> str:

@@ -8,20 +8,18 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped, ParamValidationError, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, ParamValidationError, TaskDeferred
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.types import DagRunType
 from pendulum import DateTime
 
 from include.orchestration import backfill
-from include.orchestration.backfill import FAILURE, Range, Rebuild, decide, find_run, read_range
+from include.orchestration.backfill import FAILURE, Range, decide, find_run, read_range
 from include.orchestration.defaults import NO_BACKFILL, dag_of_run
 from include.orchestration.grants import DAY, Run
-from include.orchestration.jobs import job, spark_job
 from spark_jobs import control
 from spark_jobs.lake.tables import BACKFILL_GRANTS, GOLD, REBUILT
 from spark_jobs.runtime.settings import read_settings
-from tests.support.fake_spark import FakeSparkSubmit
 from tests.support.task_instance import TaskInstance
 
 FIRST = date(2024, 5, 1)
@@ -249,43 +247,3 @@ def test_a_run_of_another_time_of_day_or_by_hand_is_no_run_of_a_day(monkeypatch:
     assert answer("backfill", midnight - DAY) is None
     assert answer("manual", midnight) is None
     assert all(midnight < moment < midnight + timedelta(seconds=1) for moment in asked)
-
-
-# rebuild
-
-
-def rebuild(spark: FakeSparkSubmit, ending: str, ti: TaskInstance) -> None:
-    with DAG("d", schedule=None):
-        task: Any = spark_job("backfill", task_id="rebuild", operator=Rebuild)
-        task >> job("release")
-    spark.prepare(task, ending).execute(ti.context())
-
-
-def test_the_job_gets_the_range_of_find_days_and_no_shell_sees_it(spark_submit: FakeSparkSubmit) -> None:
-    asked = Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 3, tzinfo=UTC), ("gold.daily_totals", "gold.debit_share"))
-    rebuild(spark_submit, "exit 0", TaskInstance({("find_days", "return_value"): asked.to_xcom()}))
-    assert spark_submit.arguments()[-len(asked.arguments()) :] == asked.arguments()
-
-
-def test_a_dry_run_leaves_out_gates_and_release(spark_submit: FakeSparkSubmit) -> None:
-    asked = Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 3, tzinfo=UTC), dry_run=True)
-    with pytest.raises(DownstreamTasksSkipped) as skipped:
-        rebuild(spark_submit, "exit 0", TaskInstance({("find_days", "return_value"): asked.to_xcom()}))
-    assert skipped.value.tasks == ["release"]
-
-
-@pytest.mark.parametrize(("exit_code", "final"), [(5, False), (1, False), (2, True), (3, True)])
-def test_why_it_failed_is_kept_for_those_who_wait(spark_submit: FakeSparkSubmit, exit_code: int, final: bool) -> None:
-    asked = Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 3, tzinfo=UTC))
-    ti = TaskInstance({("find_days", "return_value"): asked.to_xcom()})
-    with pytest.raises(AirflowException) as failed:
-        rebuild(spark_submit, f"echo 'why it failed'; exit {exit_code}", ti)
-    assert isinstance(failed.value, AirflowFailException) is final
-    assert ti.pushed[FAILURE] == str(failed.value)
-    assert "why it failed" in ti.pushed[FAILURE]
-
-
-def test_without_a_range_nothing_is_started(spark_submit: FakeSparkSubmit) -> None:
-    with pytest.raises(AirflowFailException, match="found no start and end"):
-        rebuild(spark_submit, "exit 0", TaskInstance())
-    assert not (spark_submit.home / "arguments").exists()

@@ -35,6 +35,7 @@ EXPECTED = {
     "maintenance",
     "medallion",
     "quality_decision",
+    "redrive_rows",
     "release_watch",
     "spark_engine",
 }  # a new DAG is listed here, and in include/docs/dags.md
@@ -132,6 +133,7 @@ def test_what_runs_on_request_and_the_watch_need_no_switch(dag_bag: DagBag) -> N
         "live_control",
         "maintenance",
         "quality_decision",
+        "redrive_rows",
         "release_watch",
     }
 

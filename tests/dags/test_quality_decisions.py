@@ -42,7 +42,7 @@ def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings,
     facts = {"number": 1, "backfill_id": "b", "run_id": BACKFILL, "part": "transactions", "rows": 8, "changed": 2}
     steps = [("begun", DAY - timedelta(days=1)), ("done", DAY - timedelta(days=1)), ("begun", DAY), ("done", DAY)]
     done = [
-        facts | {"number": at, "state": state, "step_start": start, "step_end": start + timedelta(days=1), "recorded_at": DAY}
+        facts | {"number": at, "state": state, "step_start": start, "step_end": start + timedelta(days=1), "recorded_at": rows.done_at(3)}
         for at, (state, start) in enumerate(steps)
     ]
     rows.write(home, tables.BACKFILLS, done)
@@ -56,4 +56,14 @@ def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings,
     expect(section.get_by_role("link", name="amount_not_negative")).to_be_visible()
     expect(section).to_contain_text("amount -1 is negative")
     expect(section.get_by_text("type_known")).to_have_count(0)  # those are the live run's
+    choices = page.get_by_role("row")
+    anyway = choices.filter(has_text="release anyway").first
+    expect(anyway).to_contain_text("Readers get what was rebuilt: 4 changed rows of the tables, from 16 records judged again.")
+    expect(anyway).not_to_contain_text("more row")  # nothing live waits for the decision
+    back = choices.filter(has_text="roll back").first
+    expect(back).to_contain_text("Silver and gold return to it: 4 rebuilt rows become what they were. Repair")
+    rows.write(home, tables.BATCHES, [rows.batch(4, "transactions")])  # a live run brings more
+    page.reload()
+    expect(anyway).to_contain_text("from 16 records judged again. Readers get 98 more rows of silver by live runs (98 transactions)")
+    expect(back).to_contain_text("4 rebuilt rows become what they were, and 100 records are taken from bronze again")
     keep(page, "pages-12-backfill")

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from spark_jobs.lake import tables
 from spark_jobs.runtime.settings import Settings
 from tests.dags.conftest import Open
 from tests.support import quality_rows as rows
@@ -35,7 +36,7 @@ def test_charts_say_counts_and_shares_as_text(home: Settings, opened: Open) -> N
     expect(quarantine.locator(".facts")).to_have_text("transactions 6, 2 %customers 6, 2 %accounts 6, 2 %")
     expect(quarantine.locator(".reading")).to_contain_text("00:15 UTC: 6 of 300, 2 %: transactions 2, 2 %; customers 2, 2 %")
     expect(late.locator(".reading")).to_contain_text("00:15 UTC: 1 of 100, 1 %")
-    expect(freshness.locator(".reading")).to_contain_text("when silver had it 2 minutes, from silver to the release 60 seconds")
+    expect(freshness.locator(".reading")).to_contain_text("until silver had it 2 minutes, from silver to the release 60 seconds")
     volume.locator("a").first.hover()
     expect(volume.locator(".reading")).to_contain_text("2026-03-01 00:05 UTC: 300 records")
     volume.scroll_into_view_if_needed()
@@ -80,6 +81,7 @@ def test_the_bars_of_a_tables_page_have_names(home: Settings, opened: Open) -> N
 def test_what_is_wider_than_the_window_is_scrolled_by_keyboard(home: Settings, opened: Open, path: str) -> None:
     rows.fill(home, 3)
     rows.close_gate(home, 4)
+    rows.write(home, tables.DECISIONS, [rows.decision(2, "silver", "release anyway", "Ada", "a known fault of one branch")])
     page = opened(path.replace("RUN", rows.run_id(3).replace("+", "%2B")), 400, "dark")
     wide = page.get_by_role("region", name=re.compile("wider than the window")).first
     wide.focus()

@@ -109,6 +109,21 @@ def test_from_a_failed_run_to_the_broken_rows(stack_home: Path, settings: Settin
         page.wait_for_url(re.compile("/dags/medallion/runs/"))  # in Airflow's own window
 
 
+@pytest.mark.usefixtures("failed_run")
+def test_a_re_drive_is_started_from_the_page_with_the_readers_own_login(stack_home: Path, api: AirflowApi) -> None:
+    with logged_in(stack_home) as page:
+        page.goto("/quality/quarantine?table=silver.transactions_quarantine&rule=parseable")
+        page.get_by_role("button", name="Start in Airflow").click()
+        started = page.get_by_role("status").get_by_role("link")
+        expect(started).to_be_visible()
+        run = started.inner_text()
+        keep(page, "quality-7-redrive")
+    assert api.wait_for_run("redrive_rows", run, 300, Clock()) == "success"
+    log = next((stack_home / f"stack/airflow/logs/dag_id=redrive_rows/run_id={run}").rglob("*.log")).read_text()
+    assert re.search(r"dry run: silver.transactions_quarantine: [0-9,]+ rows break parseable", log)
+    assert "dry run: nothing was changed" in log
+
+
 def test_no_log_report_or_page_holds_personal_data(stack_home: Path, settings: Settings, client: httpx.Client, failed_run: str) -> None:
     secret = personal_values(settings)
     assert set(personal.PERSON.values()) <= secret  # silver holds what was sent

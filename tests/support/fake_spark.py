@@ -12,7 +12,7 @@ class FakeSparkSubmit:
 
     def prepare(self, task: Any, ending: str) -> Any:
         launcher = self.home / "bin" / "spark-class"
-        launcher.parent.mkdir()
+        launcher.parent.mkdir(exist_ok=True)
         launcher.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{self.home}/arguments"\n{ending}\n')
         launcher.chmod(0o755)
         task.env_vars["SPARK_HOME"] = str(self.home)

@@ -54,6 +54,8 @@ def check_source(source: Source) -> None:
         raise SettingsError(
             "found only one of --postgres and --order-by, expected both: the table, and a unique column that orders its rows"
         )
+    if source.file is not None:
+        files.find_files(source.file)
 
 
 def run(settings: Settings, table: Table, source: Source) -> None:

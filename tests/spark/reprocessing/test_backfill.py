@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from expectations.row_rules import read_rules
-from spark_jobs.control import backfills, rule_sets
+from spark_jobs.control import backfills, rebuilt as rebuilt_records, rule_sets
 from spark_jobs.control.unfinished import Finisher
 from spark_jobs.gold import job as gold
 from spark_jobs.lake import tables
@@ -98,6 +98,27 @@ def lies_within(time: datetime | date, first: datetime, last: datetime) -> bool:
     if isinstance(time, datetime):
         return first <= time < last
     return first.date() <= time <= last.date()
+
+
+def rows_of_transactions(settings: Settings) -> set[tuple[Any, ...]]:
+    """Every row of silver that comes of transactions: table, coordinates, and what it says."""
+    every = ((table, row) for table in tables.SILVER if table.topic == "transactions" for row in lake.rows_of(settings, table))
+    return {(table.name, oracle.place(row), str(sorted(row.items()))) for table, row in every}
+
+
+def assert_noted(own: Lake, before: dict[str, int], held: set[tuple[Any, ...]], records: list[tuple[dict[str, Any], int]]) -> None:
+    """The gate is to judge the records of minutes 2 to 150.5, and all rows that changed, wherever they are; and no others."""
+    silver = [table for table in tables.SILVER if table.topic == "transactions"]
+    now = {table.name: DeltaTable(str(table.path(own.settings))).version() for table in silver}
+    found = rebuilt_records.find(own.settings, silver, before, now)
+    assert found == rebuilt_records.folder(own.settings, "transactions")
+    noted = [tuple(row.values()) for row in DeltaTable(str(found)).to_pyarrow_table().to_pylist()]
+    changed = {place for _, place, _ in held ^ rows_of_transactions(own.settings)}
+    in_range = {oracle.place(row) for row, time in records if 2 * MINUTE <= time < 150.5 * MINUTE}
+    assert len(noted) == len(set(noted))
+    assert set(noted) == in_range | changed
+    assert changed - in_range, "no row changed but those of the range"
+    assert rebuilt_records.find(own.settings, silver, {**before, "silver.transactions": -1}, now) is None
 
 
 def literal(value: Any) -> str:
@@ -198,8 +219,10 @@ def test_silver_of_a_range_is_judged_by_the_rules_of_today(spark: SparkSession, 
     assert not (own.settings.checkpoints / "backfill-dry-run").exists()
 
     own.judge_newer(2, 150.5, only)
+    held = rows_of_transactions(own.settings)
     staged = stage(spark, own.settings, TOPICS[0], read_rules("transactions"), at(2), at(150.5), own.settings.home / "staged")
     rebuilt = rebuild_silver(spark, own.settings, staged, at(2), at(150.5), "run", lambda _: None)
+    assert_noted(own, before, held, [(row, time) for row, time in zip(own.log.bronze["transactions"], times, strict=True)])
     wanted = cases.assert_silver(own.settings, own.log).first
     differing = [id_ for id_ in now.keys() | wanted.keys() if id_ not in now or oracle.place(now[id_]) != oracle.place(wanted[id_])]
     assert rebuilt.changed[tables.SILVER_TRANSACTIONS] == len(differing) > 0

@@ -12,7 +12,7 @@ from expectations.gate import Judgement, judge_profiles
 from expectations.profile import Profile, Query, measure_table
 from expectations.suites import FOLDER, Suite, read_suite
 from spark_jobs import control
-from spark_jobs.control.scope import Written, open_query
+from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.lake.tables import HOLES, LAYERS
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS

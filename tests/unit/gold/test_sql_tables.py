@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from expectations.suites import SuiteError, read_suite
 from spark_jobs import run
-from spark_jobs.control.scope import Written
+from spark_jobs.control.judged_rows import Written
 from spark_jobs.explain import job as explain
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.selects import Selected

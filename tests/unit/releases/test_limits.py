@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from spark_jobs import control
-from spark_jobs.control.scope import Written, open_query
+from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
 from spark_jobs.releases import gates
 from spark_jobs.runtime.errors import GateClosed
