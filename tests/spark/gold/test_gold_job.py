@@ -1,5 +1,6 @@
 """The gold job on random silver rows, which come, change and go: every table is what plain Python makes of the rows that are there."""
 
+import copy
 import random
 import shutil
 from collections.abc import Callable
@@ -90,6 +91,12 @@ class Silver:
         self.spark, self.settings, self.chance = spark, settings, chance
         self.new, self.rows = list(rows), dict[str, Row]()
         self._commits = 0
+
+    def copy(self, settings: Settings) -> "Silver":
+        """The same silver, in a copy of its home; what comes next is the same, too."""
+        made = Silver(self.spark, settings, copy.deepcopy(self.chance), self.new)
+        made.rows, made._commits = dict(self.rows), self._commits
+        return made
 
     def append(self, count: int) -> None:
         """New rows, as the silver job writes them."""

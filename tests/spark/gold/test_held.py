@@ -1,6 +1,8 @@
 """What a small change touches is read and merged in memory: the same rows as Spark's, in few executions; and when versions hold."""
 
 import random
+import shutil
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +20,7 @@ from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, of_customers, silver_rows
 from tests.support.frames import assert_same, at, frame
-from tests.support.gold_model import model
+from tests.support.gold_model import Row, model
 from tests.support.lake import assert_equal, gold_of
 
 pytestmark = pytest.mark.spark
@@ -28,11 +30,15 @@ FEED = "key string, valid_from timestamp, valid_to timestamp, is_current boolean
 T1, T2, T3 = "2013-01-01 08:00", "2013-02-01 08:00", "2013-03-01 08:00"
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    found = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_LARGE_CREDIT": "50000"})
+def settings_of(home: Path) -> Settings:
+    found = read_settings({"LEDGER_HOME": str(home), "LEDGER_LARGE_CREDIT": "50000"})
     tables.ensure_tables(found, (*tables.SILVER, *tables.GOLD, *tables.CONTROL))
     return found
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return settings_of(tmp_path)
 
 
 def add(settings: Settings, times: list[datetime]) -> None:
@@ -124,20 +130,40 @@ def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -
     assert ids == {True: ["after", "at"], False: ["after", "at", "before"]}
 
 
-@pytest.mark.parametrize("most", [few_rows.MOST_ROWS, 3])
-def test_gold_is_the_same_in_memory_and_by_spark(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    """Rows come, change and go, customers and accounts change; in memory a run of new rows takes few executions."""
-    monkeypatch.setattr(few_rows, "MOST_ROWS", most)
-    monkeypatch.setattr(few_rows, "MOST_BYTES", 2**25 if most > 3 else 0)
+@dataclass(frozen=True)
+class Followed:
+    """A home in which gold follows the first rows of silver, and the versions that accounts and customers get then."""
+
+    home: Path
+    silver: Silver
+    later: list[Row]
+    customers: list[Row]
+
+
+@pytest.fixture(scope="module")
+def followed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Followed:
+    """Made in memory; not to be written to."""
     chance = random.Random(11)
     rows = silver_rows(chance)
     (accounts, later), customers = histories(chance, rows), of_customers(chance, rows)
+    settings = settings_of(tmp_path_factory.mktemp("followed") / "home")
     silver = Silver(spark, settings, chance, rows)
     silver.append(100)
     silver.put(tables.SILVER_ACCOUNTS, accounts)
     job.run(spark, settings, "run-1")
+    return Followed(settings.home, silver, later, customers)
+
+
+@pytest.mark.parametrize("most", [few_rows.MOST_ROWS, 3])
+def test_gold_is_the_same_in_memory_and_by_spark(
+    spark: SparkSession, followed: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Rows come, change and go, customers and accounts change; in memory a run of new rows takes few executions."""
+    shutil.copytree(followed.home, tmp_path / "home")
+    settings = settings_of(tmp_path / "home")
+    monkeypatch.setattr(few_rows, "MOST_ROWS", most)
+    monkeypatch.setattr(few_rows, "MOST_BYTES", 2**25 if most > 3 else 0)
+    silver, later, customers = followed.silver.copy(settings), followed.later, followed.customers
     silver.append(20)
     silver.change(10, on=SILVER.keys)
     silver.put(tables.SILVER_CUSTOMERS, customers)
