@@ -33,7 +33,7 @@ sql: setup ## an SQL prompt on the newest release; RELEASE=N for another one, QU
 	@$(PY) -m include.reader $(if $(call given,RELEASE),--release "$$RELEASE") $(if $(call given,QUERY),--query "$$QUERY")
 
 test: setup ## every test, few seeds
-	@$(PY) -m pytest --numprocesses 2 --dist loadgroup
+	@$(PY) -m pytest --numprocesses 3 --dist loadgroup
 
 soak: setup ## the long tests, many seeds
 	@$(PY) -m pytest -m soak

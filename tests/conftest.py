@@ -12,25 +12,27 @@ from pyspark.sql import SparkSession
 from spark_jobs.runtime.session import FEW_ROWS, java_options, s3_conf, start_session
 from spark_jobs.runtime.settings import read_settings
 
-# Tests of one group run one after the other in one process, so that at most two heavy things run side by side.
-# (Those of the last three folders share homes that take long to make, or Airflow with its DAGs.)
+# Tests of one group run one after the other in one process; what takes longest begins first, and the tests of no group come last.
+# (Gates share homes that take long to make, and Great Expectations, which takes 8 s to import; the tests of dags share Airflow.)
 GROUPS = {  # folder -> group
     "spark": "spark",
     "integration": "stack",
     "faults": "faults",
-    "releases": "releases",
-    "expectations": "expectations",
+    "releases": "gates",
+    "expectations": "gates",
     "dags": "dags",
 }
+_FIRST = tuple(dict.fromkeys(GROUPS.values()))
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
 SMALL_FRAMES = FEW_ROWS | {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.delta.log.cacheSize": "50",  # of 10,000: the tables of an hour of tests, with their files, fill the heap
 }
-LONG_LIVED = {  # one JVM runs hundreds of small jobs: what is run often is worth the slow compiler
+# One JVM runs hundreds of small jobs, each with another plan: the slow compiler would take a third of its processor time.
+LONG_LIVED = {
     "spark.driver.memory": "3g",
-    "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
+    "spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseParallelGC"]),
 }
 MARKERS = {"spark": {"spark"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
 
@@ -41,7 +43,8 @@ def group_of(nodeid: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test whose markers ask for another group than that of its folder."""
+    """Refuse a test whose markers ask for another group than that of its folder, and put the groups into their order."""
+    items.sort(key=lambda item: _FIRST.index(group) if (group := group_of(item.nodeid)) else len(_FIRST))
     for item in items:
         asked = [MARKERS[mark.name] for mark in item.iter_markers() if mark.name in MARKERS]
         if any(group_of(item.nodeid) not in groups for groups in asked):
@@ -50,12 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
-    """Give a group to one process, and every other test to whichever is free.
+    """Give a group to one process, and every other test to whichever is free, in the order of collection.
 
     By folders: pytest 9.2 takes no notice of how xdist 3.8 passes on its own group marks (pytest-xdist#1386).
     """
     if config.getoption("dist") != "loadgroup":
         return None
+    config.option.loadscopereorder = False  # by how many tests a group has
     scheduler = import_module("xdist.scheduler").LoadScopeScheduling(config, log)  # a library without types
     scheduler._split_scope = lambda nodeid: group_of(nodeid) or nodeid
     return scheduler

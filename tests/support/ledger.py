@@ -23,6 +23,7 @@ from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.engine import FOLDER
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from tests.support import forked_jobs
 
 Row = dict[str, Any]
 JOB_SECONDS = 480  # a busy machine may be slow; a job that waits for ever is found nevertheless
@@ -59,13 +60,11 @@ class Ledger:
 
     def try_run(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a job to its end and to that of every process it started."""
-        with self.running(command, None, **more) as process:
+        with self._marked() as marked:
             try:
-                output, errors = process.communicate(timeout=JOB_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                pytest.fail(f"{command} did not end within {JOB_SECONDS} s; it said:\n{process.communicate(timeout=60)[1]}")
-        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+                return forked_jobs.run(command.split(), self.environment(**marked, **more), JOB_SECONDS)
+            except subprocess.TimeoutExpired as late:
+                pytest.fail(f"{command} did not end within {JOB_SECONDS} s; it said:\n{late.stderr}")
 
     def run(self, *commands: str) -> None:
         """Run jobs that must end well."""
@@ -80,20 +79,28 @@ class Ledger:
 
     @contextmanager
     def running(self, command: str, output: Path | None = None, **more: str) -> Iterator[subprocess.Popen[str]]:
-        """A job while it runs; whatever is left of it at the end is stopped. What it says goes to a file, or to pipes."""
-        self.offer_engine()
+        """A job while it runs, by its command line; what is left of it at the end is stopped. What it says goes to a file, or to pipes."""
         words = [sys.executable, "-m", "spark_jobs.run", *command.split()]
-        part = f"job {uuid.uuid4()}"  # a mark that its JVM inherits, so that nothing of it can be left behind
-        environment = self.environment(**mark(self.home, part), **more)
-        with open(output or os.devnull, "w") as file:
-            out = file if output else subprocess.PIPE
-            process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=out, text=True)
+        with self._marked() as marked:
+            environment = self.environment(**marked, **more)
+            with open(output or os.devnull, "w") as file:
+                out = file if output else subprocess.PIPE
+                process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=out, text=True)
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.communicate()
+
+    @contextmanager
+    def _marked(self) -> Iterator[dict[str, str]]:
+        """Variables by which all that a job starts is known, its JVM for one, and stopped if it is left behind. The engine is offered."""
+        self.offer_engine()
+        part = f"job {uuid.uuid4()}"
         try:
-            yield process
+            yield mark(self.home, part)
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
             # A JVM notices by itself that its driver is gone.
             stop(wait_for_end(find_all(self.home, [part]), 20), patience=5)
 
