@@ -25,7 +25,7 @@ NOW = rows.done_at(RUNS) + timedelta(minutes=4)
 PAGES = {  # picture -> the page, and its height
     "quality": ("", 815),
     "decision": ("decisions", 790),
-    "quarantine": (f"quarantine?table=silver.transactions_quarantine&first_batch={RUNS}&rule=amount_scale", 640),
+    "quarantine": (f"quarantine?table=silver.transactions_quarantine&first_batch={RUNS}&rule=amount_scale", 860),
     "table": ("table?name=silver.transactions", 800),
     "run": (f"run?dag_id=medallion&run_id={rows.run_id(RUNS).replace('+', '%2B')}", 700),
 }
