@@ -77,7 +77,7 @@ def test_the_bars_of_a_tables_page_have_names(home: Settings, opened: Open) -> N
     assert "release 1, 2026-03-01 00:06 UTC: 100 rows; release 3" in (card.get_by_role("img").get_attribute("aria-label") or "")
 
 
-@pytest.mark.parametrize("path", ["", "run?dag_id=medallion&run_id=RUN", "table?name=silver.transactions", "decisions"])
+@pytest.mark.parametrize("path", ["", "run?dag_id=medallion&run_id=RUN", "decisions"])
 def test_what_is_wider_than_the_window_is_scrolled_by_keyboard(home: Settings, opened: Open, path: str) -> None:
     rows.fill(home, 3)
     rows.close_gate(home, 4)

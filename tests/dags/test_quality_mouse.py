@@ -204,6 +204,14 @@ def test_on_a_narrow_screen_the_graph_begins_at_the_closed_gate(home: Settings, 
     expect(wide.get_by_text("It scrolls sideways.")).to_be_hidden()
 
 
+def test_on_a_narrow_screen_a_verdict_is_read_without_scrolling(home: Settings, opened: Open) -> None:
+    rows.fill(home, 2)
+    page = opened(f"run?dag_id=medallion&run_id={rows.run_id(2).replace('+', '%2B')}", 390)
+    expect(page.get_by_text("CLOSED", exact=True)).to_be_in_viewport(ratio=1)
+    cell = page.locator("td[data-label=Batches]").first
+    assert cell.evaluate("e => getComputedStyle(e, '::before').content") == '"Batches "'
+
+
 def test_the_page_takes_airflows_colours(home: Settings, opened: Open) -> None:
     rows.fill(home, 1)
     page = opened(scheme="light")
