@@ -29,7 +29,8 @@ def run(words: Sequence[str], environment: Mapping[str, str], seconds: float) ->
         if process.exitcode is None:
             process.kill()
             process.join()
-            raise subprocess.TimeoutExpired(list(words), seconds, *(file.read_bytes() for file in said))
+            output, errors = (file.read_bytes() for file in said)
+            raise subprocess.TimeoutExpired(list(words), seconds, output, errors)
         return subprocess.CompletedProcess(words, process.exitcode, *(file.read_text() for file in said))
 
 
@@ -44,7 +45,7 @@ def _start_server() -> None:
 
 def _be(words: Sequence[str], environment: Mapping[str, str], said: Sequence[Path]) -> None:
     """Be the job, with no input, and these files for its output."""
-    for number, file in enumerate((os.devnull, *said)):
+    for number, file in enumerate((Path(os.devnull), *said)):
         os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), number)
     os.environ.clear()
     os.environ |= environment

@@ -64,7 +64,7 @@ class Ledger:
             try:
                 return forked_jobs.run(command.split(), self.environment(**marked, **more), JOB_SECONDS)
             except subprocess.TimeoutExpired as late:
-                pytest.fail(f"{command} did not end within {JOB_SECONDS} s; it said:\n{late.stderr}")
+                pytest.fail(f"{command} did not end within {JOB_SECONDS} s; it said:\n{(late.stderr or b'').decode()}")
 
     def run(self, *commands: str) -> None:
         """Run jobs that must end well."""
