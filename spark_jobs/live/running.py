@@ -171,7 +171,7 @@ class Live(_LiveStream):
         offset_logs.record_partitions(checkpoint.folder, self._spark.conf.get(offset_logs.PARTITIONS) or "")
         offset_logs.point_to(checkpoint.folder, checkpoint.folder)  # it may have been moved, or restored from a copy
         table, finish, beside = self._live.table, self._live.finish, self._live.beside
-        if beside and checkpoint.ended == checkpoint.planned >= 0 and _is_old(checkpoint):  # upkeep may have removed what it would read
+        if beside and checkpoint.ended == checkpoint.planned >= 0 and _is_old(checkpoint):  # maintenance may have removed what it reads
             version = DeltaTable(str(beside.path(self._settings))).version()
             offset_logs.take_again(checkpoint.folder, beside.name.replace(".", "_"), version)
 

@@ -146,7 +146,7 @@ def test_each_row_goes_on_once_over_crashes_and_restarts_as_gold_has_it(
 
 
 def test_behind_a_long_stop_and_a_restored_savepoint_all_customers_are_taken_again(live: SparkSession, settings: Settings) -> None:
-    """Upkeep does not wait for live queries: the commits of bronze that the query has yet to take may be gone."""
+    """Maintenance does not wait for live queries: the commits of bronze that the query has yet to take may be gone."""
     customers(settings, 1, (1, "Ann", "2013-01-01"))
     pay(settings, 1, ("a1", 1, "10:00:00"), ("a2", 2, "10:00:01"))
     run_live(live, settings, [QUERY])
@@ -174,7 +174,7 @@ def test_behind_a_long_stop_and_a_restored_savepoint_all_customers_are_taken_aga
 
 
 def remove_commits(settings: Settings) -> None:
-    """All of bronze's customers but the newest, as upkeep does: behind a checkpoint of the log."""
+    """All of bronze's customers but the newest, as maintenance does: behind a checkpoint of the log."""
     path = tables.BRONZE_CUSTOMERS.path(settings)
     DeltaTable(str(path)).create_checkpoint()
     for file in sorted((path / "_delta_log").glob("[0-9]*.json"))[:-1]:
