@@ -138,7 +138,7 @@ def test_live_tables_and_topics_are_those_of_plain_loops_whatever_is_killed(sett
 
 
 def finish(run: Run, log: Path) -> None:
-    """Take all that waits. A machine that is too busy may fail a query at its start, as by a Python worker that is too slow: start again."""
+    """Take all that waits. A machine that is too busy may fail a query at its start, whose Python worker is too slow: start again."""
     for _ in range(10):
         with run.ledger.running("live --available-now", log, **run.more) as last:
             if last.wait(LONGEST) == 0:
