@@ -128,14 +128,22 @@ def test_live_tables_and_topics_are_those_of_plain_loops_whatever_is_killed(sett
         with feeding(run.load):
             kill_at_random(run, random.Random(SEED), begun + 60 * MINUTES, log)
         fed = time.monotonic() - begun
-        with ledger.running("live --available-now", log, **more) as last:
-            assert last.wait(LONGEST) == 0, log.read_text()[-5000:]
+        finish(run, log)
     accepted, refused, newest_of = reference.split(run.load.paid, LIMITS.lateness)
     passed = max(newest_of.values()) - LIMITS.lateness
     counts = compare(run, accepted, refused, newest_of, passed, version)
     topics = compare_topics(run, accepted)
     print(f"\n{fed:.0f} s, {run.load.batch} batches, {len(run.load.paid)} rows, killed: {dict(run.kills)}, seed {SEED}\n{counts}\n{topics}")
     assert run.kills.total() > 0
+
+
+def finish(run: Run, log: Path) -> None:
+    """Take all that waits. A machine that is too busy may fail a query at its start, whose Python worker is too slow: start again."""
+    for _ in range(10):
+        with run.ledger.running("live --available-now", log, **run.more) as last:
+            if last.wait(LONGEST) == 0:
+                return
+    pytest.fail(log.read_text()[-5000:])
 
 
 def compare(

@@ -55,7 +55,7 @@ def test_an_upgrade_by_a_savepoint_keeps_what_alerts_and_waiting_rows_know(tmp_p
     debits = [(f"d{number}", f"2024-01-01 10:0{number}:00", {"type": "Debit"}) for number in range(4)]
     arrive(ledger.settings, 1, *debits[:3])
     with ledger.running("live") as live:
-        await_that(lambda: counted(ledger) == (3, 0))
+        await_that(lambda: counted(ledger) == (3, 0), 900)
         ledger.run("upgrade --mode savepoint")
         live.communicate(timeout=60)
     assert live.returncode == 0
