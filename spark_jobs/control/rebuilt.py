@@ -6,10 +6,10 @@ not all that has happened to the tables since they were judged good, the record 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
@@ -18,9 +18,6 @@ from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 BEFORE, AFTER = "before", "after"
 
@@ -31,17 +28,20 @@ def folder(settings: Settings, topic: str) -> Path:
 
 
 @contextmanager
-def noted(settings: Settings, topic: str, places: "DataFrame") -> Iterator[None]:
+def noted(settings: Settings, topic: str, append_to: Callable[[Path], None]) -> Iterator[None]:
     """Note the coordinates of what a step rebuilds in the tables of a topic, which it writes meanwhile, under their leases.
 
-    They come to those of the steps before, as long as no gate has passed these. A process that dies meanwhile leaves versions that the
-    tables do not have, so that nothing that is noted counts.
+    `append_to` appends them to a Delta table in a folder, or makes it. They come to those of the steps before, as long as no gate has
+    passed these. A process that dies meanwhile leaves versions that the tables do not have, so that nothing that is noted counts.
     """
     tables = [table for table in LAYERS["silver"] if table.topic == topic]
     now, before = _versions(settings, tables), _read(settings, topic)
     passed = {name: verdict.version for name, verdict in last_passed(verdicts_that_matter(settings)).items()}
     continues = _are_same(settings, tables, before.get(AFTER, {}), now) and not _are_same(settings, tables, passed, now)
-    places.write.format("delta").mode("append" if continues else "overwrite").save(str(folder(settings, topic)))
+    if not continues:
+        _file(settings, topic).unlink(missing_ok=True)
+        shutil.rmtree(folder(settings, topic), ignore_errors=True)
+    append_to(folder(settings, topic))
     yield
     write_versions(settings, topic, before[BEFORE] if continues else now, _versions(settings, tables))
 

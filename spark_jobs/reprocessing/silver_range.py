@@ -156,7 +156,8 @@ class _Rebuild:
         frames = [difference.select(*PLACE) for table, difference, _ in changes if table in LAYERS["silver"]]
         if not count or not frames:
             return nullcontext()
-        return rebuilt.noted(self.settings, self.topic.name, reduce(DataFrame.union, frames, staged.select(*PLACE)).distinct())
+        places = reduce(DataFrame.union, frames, staged.select(*PLACE)).distinct()
+        return rebuilt.noted(self.settings, self.topic.name, lambda folder: places.write.format("delta").mode("append").save(str(folder)))
 
     @property
     def application(self) -> str:

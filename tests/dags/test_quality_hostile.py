@@ -186,7 +186,7 @@ NOT_KNOWN = '<span class="big closed">not known</span>'
         ),
         (tables.DECISIONS, NO_VERDICTS, ["✓ open", "every gate is open", "Nobody has decided"]),
         (tables.RELEASES, NOT_KNOWN, ["no release yet", "stay with nothing", "</b> of bronze"]),
-        (tables.BATCHES, "Not known, as control.batches is not", ["Nothing to draw", "<b>0 records</b>"]),
+        (tables.BATCHES, "Not known, as control.batches is not", ["None of the last runs had any", "<b>0 records</b>"]),
         (tables.BRONZE_TRANSACTIONS, NOT_KNOWN, ["the release has every record"]),
         (tables.TRANSACTIONS_QUARANTINE, "Not known, as silver.transactions_quarantine is not", [">0 rows<", "has broken a rule"]),
     ],

@@ -50,8 +50,8 @@ def test_what_a_runs_jobs_did_adds_up(home: Settings, reader: TestClient) -> Non
     }
     rows.write(home, tables.BATCHES, [whole, lost, gold | {"input": 0, "output": 5}])
     assert [cells(reader, name) for name in ("silver.customers", "silver.accounts", "gold.daily_totals")] == [
-        ["3 to 3", "10", "3", "0", "1", "2", "4", "✓"],
-        ["3 to 3", "10", "3", "0", "1", "2", "3", "✗ 1"],
+        ["3", "10", "3", "0", "1", "2", "4", "✓"],
+        ["3", "10", "3", "0", "1", "2", "3", "✗ 1"],
         ["none yet", "0", "5", *5 * ["\u2013"]],
     ]
 

@@ -25,6 +25,7 @@ def test_the_list_of_reports_and_a_report_are_opened_as_files(copy_home: Callabl
     pages = list(folder.rglob("*.html"))
     assert len(pages) > 20
     assert [page for page in pages if re.search(r"""<script|(<link|<img|url\()[^>]*https?:""", page.read_text())] == []
+    assert [page for page in pages if "Data asset" in page.read_text()] == []  # it would say None
     asked: list[str] = []
     with chromium() as browser:
         for scheme, width in (("light", 1300), ("dark", 420)):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -25,6 +26,10 @@ START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 3, tzinfo=UTC)
 SILVER = [table for table in LAYERS["silver"] if table.topic == "transactions"]
 OLD, LIVE = 100, 400  # records of the range that is rebuilt, and of a later batch
 NEW_AND_OLD = range(10, 10 + OLD)
+
+
+class Killed(Exception):
+    """A step ended where a test wanted it to."""
 
 
 @pytest.fixture
@@ -55,25 +60,33 @@ def versions(settings: Settings) -> dict[str, int]:
     return {table.name: DeltaTable(str(table.path(settings))).version() for table in SILVER}
 
 
-def rebuild(settings: Settings, batch: int, broken: range, places: list[Row], amount: str = "1.00", mode: str = "overwrite") -> None:
+def rebuild(settings: Settings, batch: int, broken: range, places: list[Row], amount: str = "1.00", *, dies: bool = False) -> None:
     """What a step does that finds some records of a batch broken, and gives all the others this amount."""
     before, asked = versions(settings), backfills.find_or_start(settings, START, END, ("silver.transactions",), {}, "backfill")
     step = Step(asked, TRANSACTIONS, START, END)
     backfills.begin(settings, step, "backfill", before)
-    silver = DeltaTable(str(table_named("silver.transactions").path(settings)))
-    silver.delete(f"_batch = {batch}")
     rest = [row for row in valid(batch, NEW_AND_OLD, amount) if row["_offset"] not in broken]
     moved = [quarantined(at(2, offset, batch), b"T", b"{}") for offset in broken]
-    write(settings, {"silver.transactions": rest, "silver.transactions_quarantine": moved})
+    with rebuilt.noted(settings, "transactions", lambda folder: note(folder, places)):
+        DeltaTable(str(table_named("silver.transactions").path(settings))).delete(f"_batch = {batch}")
+        if dies:
+            raise Killed
+        write(settings, {"silver.transactions": rest, "silver.transactions_quarantine": moved})
     after = versions(settings)
-    note(settings, places, mode)
-    rebuilt.write_versions(settings, "transactions", before, after)
     backfills.end(settings, step, "backfill", rows=len(places), changed=OLD, last_batch=4, versions=after)
 
 
-def note(settings: Settings, places: list[Row], mode: str) -> None:
+def note(folder: Path, places: list[Row]) -> None:
     schema = pa.schema([("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())])
-    write_deltalake(str(rebuilt.folder(settings, "transactions")), pa.Table.from_pylist(places, schema), mode=mode)  # type: ignore[call-overload]
+    write_deltalake(str(folder), pa.Table.from_pylist(places, schema), mode="append")
+
+
+def noted(settings: Settings) -> int | None:
+    """How many records the gate is to judge; None where it judges all batches."""
+    folders = {written.rebuilt for written in find_written(settings, "silver")[0] if written.table in SILVER}
+    assert len(folders) == 1
+    folder = folders.pop()
+    return DeltaTable(str(folder)).to_pyarrow_table().num_rows if folder else None
 
 
 def in_range() -> list[Row]:
@@ -120,6 +133,25 @@ def test_all_is_judged_where_more_was_written_than_is_noted(settings: Settings) 
     assert {written.rebuilt for written in find_written(settings, "silver")[0] if written.table in SILVER} == {None}
     with pytest.raises(GateClosed, match="negative_amounts: found 1"):
         judge(settings, 2)
+
+
+def test_the_steps_since_the_last_verdict_are_judged_together(settings: Settings) -> None:
+    rebuild(settings, 3, range(0), in_range()[:40], amount="2.00")
+    assert noted(settings) == 40
+    rebuild(settings, 3, range(0), in_range()[40:], amount="3.00")
+    assert noted(settings) == 100
+    judge(settings, 2)
+    rebuild(settings, 3, range(0), in_range()[:1], amount="4.00")
+    assert noted(settings) == 1
+
+
+def test_a_step_that_dies_leaves_nothing_that_counts(settings: Settings) -> None:
+    with pytest.raises(Killed):
+        rebuild(settings, 3, range(0), in_range(), dies=True)
+    assert noted(settings) is None
+    backfills.end(settings, backfills.halfway(settings) or pytest.fail("no step"), "x", rows=1, changed=1, last_batch=4, versions={})
+    rebuild(settings, 3, range(0), in_range())  # the repetition finds less to do than was done
+    assert noted(settings) is None
 
 
 def test_new_batches_are_judged_with_all_that_was_rebuilt(settings: Settings) -> None:
