@@ -218,6 +218,7 @@ class Server:
             os.dup2(stream, number)
         streams.clear()
         os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         os.environ.clear()
         os.environ.update(request["environment"])
         time.tzset()
@@ -267,10 +268,10 @@ def run(module: str, words: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Serve the folder of the first argument; in each job, run it."""
+    """Serve the folder of the first argument, with other libraries if more arguments name some; in each job, run it."""
     sys.path = [place for place in sys.path if Path(place) != Path(__file__).parent]
     own = libraries()
-    import_libraries()
+    import_libraries(sys.argv[2:] or LIBRARIES)
     gc.collect()
     gc.freeze()  # no job goes through what the libraries made, and copies it
     os.umask(0o077)

@@ -1,6 +1,7 @@
 """Jobs as processes: command line, environment, what a failure looks like, how they are ended."""
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,14 +13,17 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.progress import has_new_batches
-from spark_jobs.runtime import progress
+from spark_jobs.runtime import fork_server, progress
 from spark_jobs.runtime.commands import job_environment
+from spark_jobs.runtime.engine import FOLDER
+from spark_jobs.runtime.forks import Forked
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import HeartbeatFile
 from spark_jobs.service.services import ENGINE
 from tests.support.fake_spark import FakeSparkSubmit
+from tests.support.ledger import await_that
 from tests.support.task_instance import TaskInstance
 
 CONTEXT = Context(run_id="scheduled__2024-05-01T00:00:00+00:00")
@@ -129,7 +133,7 @@ def test_what_a_job_says_of_its_progress_is_pushed(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
     body = """
 import time
-from spark_jobs.runtime import progress
+from spark_jobs.runtime import fork_server, progress
 from spark_jobs.runtime.settings import read_settings
 progress.EVERY_SECONDS = 0.05
 with progress.shown(read_settings(), "release", os.environ["LEDGER_RUN_ID"]):
@@ -141,6 +145,43 @@ with progress.shown(read_settings(), "release", os.environ["LEDGER_RUN_ID"]):
     Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(ti.context(run_id=CONTEXT["run_id"]))
     assert list(ti.pushed) == ["progress"]
     assert ti.pushed["progress"].startswith("day 1, 0 of 2 days in 0:00:0")
+
+
+@pytest.fixture
+def forking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A home with a fork server, which has no library of the jobs."""
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
+    folder = read_settings().checkpoints / FOLDER
+    folder.mkdir(parents=True)
+    server = subprocess.Popen([sys.executable, fork_server.__file__, str(folder), "json"], stdin=subprocess.PIPE)
+    await_that(lambda: (folder / fork_server.SOCKET).exists())
+    yield
+    assert server.stdin
+    server.stdin.close()
+    assert server.wait(30) == 0  # no job of a test is left
+
+
+def test_a_job_beside_an_engine_is_forked_and_is_told_alike(forking: None) -> None:
+    task = Job(task_id="release", arguments=["3"])
+    task.command = (sys.executable, "-m", "tests.support.forked_job")
+    with pytest.raises(AirflowFailException) as failure:
+        task.execute(CONTEXT)
+    assert str(failure.value) == f"3: exit code 3 (gate closed): forked True, run {CONTEXT['run_id']}"
+    assert isinstance(task._process, Forked)
+
+
+def test_a_timeout_of_a_task_ends_its_forked_job(forking: None) -> None:
+    class Line:
+        def info(self, *_: object) -> None:
+            raise TimeoutError("of the task")
+
+    task = Job(task_id="release", arguments=["sleep"])
+    task.command = (sys.executable, "-m", "tests.support.forked_job")
+    task._log = Line()
+    with pytest.raises(TimeoutError, match="of the task"):
+        task.execute(CONTEXT)
+    assert task._process is not None
+    assert task._process.returncode == -9
 
 
 def test_a_job_that_fails_is_told_by_its_last_line(tmp_path: Path) -> None:

@@ -69,11 +69,11 @@ class Job:
 Start = Callable[..., Job]
 
 
-def serve(folder: Path, modules: Path) -> Place:
-    """Start a fork server, and wait until it takes jobs."""
+def serve(folder: Path, modules: Path, *libraries: str) -> Place:
+    """Start a fork server, and wait until it takes jobs. It has the jobs' libraries, or these."""
     folder.mkdir(parents=True)
     modules.mkdir(exist_ok=True)
-    command = [sys.executable, fork_server.__file__, str(folder)]
+    command = [sys.executable, fork_server.__file__, str(folder), *libraries]
     place = Place(folder, modules, subprocess.Popen(command, env={**os.environ, **job_environment()}, stdin=subprocess.PIPE))
     await_that(lambda: (folder / fork_server.SOCKET).exists() or place.process.poll() is not None)
     assert place.process.poll() is None
@@ -284,7 +284,7 @@ def test_without_a_server_a_job_is_a_process_of_its_own(place: Place, tmp_path: 
 
 
 def test_a_server_that_ends_lets_its_jobs_finish_and_one_that_is_killed_takes_them_along(tmp_path: Path) -> None:
-    place = serve(tmp_path / "first", tmp_path / "modules")
+    place = serve(tmp_path / "first", tmp_path / "modules", "json")
     reading, writing = os.pipe()
     job = begin(place, tmp_path, "input(); print('done')", stdin=reading)
     assert place.process.stdin
@@ -295,7 +295,7 @@ def test_a_server_that_ends_lets_its_jobs_finish_and_one_that_is_killed_takes_th
     assert job.end() == (0, "done\n")
     assert place.process.wait(60) == 0
 
-    place = serve(tmp_path / "second", tmp_path / "modules")
+    place = serve(tmp_path / "second", tmp_path / "modules", "json")
     job = begin(place, tmp_path, LONG)
     running = psutil.Process(job.process.pid)
     place.process.kill()
