@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Context
@@ -170,14 +171,13 @@ def test_a_job_beside_an_engine_is_forked_and_is_told_alike(forking: None) -> No
     assert isinstance(task._process, Forked)
 
 
-def test_a_timeout_of_a_task_ends_its_forked_job(forking: None) -> None:
-    class Line:
-        def info(self, *_: object) -> None:
-            raise TimeoutError("of the task")
+def test_a_timeout_of_a_task_ends_its_forked_job(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise TimeoutError("of the task")
 
     task = Job(task_id="release", arguments=["sleep"])
     task.command = (sys.executable, "-m", "tests.support.forked_job")
-    task._log = Line()
+    monkeypatch.setattr(Job, "log", SimpleNamespace(info=interrupt, warning=print))
     with pytest.raises(TimeoutError, match="of the task"):
         task.execute(CONTEXT)
     assert task._process is not None
