@@ -123,7 +123,7 @@ class _Process:
 class SparkJob(_Process, SparkSubmitOperator):
     """The provider's operator; the error of a failure is the job's own last line and exit code, not the whole command.
 
-    Where an engine runs (include/docs/engine.md), the job is a light process of this task, which borrows the engine's JVM.
+    Where an engine runs (include/docs/engine.md), the job is a process of this task, which borrows the engine's JVM.
     """
 
     def execute(self, context: Context) -> None:
