@@ -17,7 +17,7 @@ from include.orchestration.defaults import PIPELINE_DAG
 from include.orchestration.progress import due_work
 from spark_jobs.runtime.settings import read_settings
 
-_CHECK_SECONDS = 2.0
+_CHECK_SECONDS = 1.0
 _LEAST_SECONDS = 15.0  # from one event to the next: each run that succeeds makes a release, and each release keeps its files
 _RETRY_SECONDS = 300.0  # after a run that left the newest release as it was: it failed
 
@@ -51,7 +51,7 @@ class NewBatchesTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check every two seconds, for ever."""
+        """Check once a second, for ever."""
         pace = Pace()
         while True:
             try:

@@ -37,7 +37,7 @@ LIBRARIES = (
 )
 _HIDDEN_FROM_GX = ("pyspark", "sqlalchemy")
 # Threads that libraries would start when they are imported.
-_ONE_THREAD = {
+ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "_RJEM_MALLOC_CONF": "background_thread:false",
@@ -55,7 +55,7 @@ def libraries() -> list[Any]:
 
 def import_libraries(names: Sequence[str] = LIBRARIES) -> None:
     """Import what jobs use. Raises RuntimeError where that leaves a thread or an open file: a fork of those is not safe."""
-    os.environ |= _ONE_THREAD
+    os.environ |= ONE_THREAD
     before = _open_files()
     hidden: dict[str, Any] = dict.fromkeys(_HIDDEN_FROM_GX)  # None in sys.modules: an import fails at once
     sys.modules.update(hidden)

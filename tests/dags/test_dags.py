@@ -271,3 +271,8 @@ print(json.dumps({"seconds": time.process_time() - start, "heavy": heavy}))
     measured = json.loads(done.stdout.splitlines()[-1])
     assert measured["heavy"] == []
     assert measured["seconds"] < 5  # 1 s alone; processor time, more of it where cores are shared
+
+
+def test_tasks_find_the_libraries_of_dag_files_imported() -> None:
+    """Airflow's own process reads the file at its start; a task is a fork of it."""
+    assert Path(sys.modules["airflow_local_settings"].__file__ or "").parent == ROOT / "include/plugins"

@@ -1,6 +1,8 @@
 """The one environment that all of Airflow runs in."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,15 @@ def test_dag_files_are_parsed_every_two_minutes_in_both_stacks(wanted: dict[str,
     name = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
     compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
     assert wanted[name] == compose["x-airflow"]["environment"][name] == "120"
+
+
+def test_what_airflow_imports_at_its_start_starts_no_thread_and_is_nothing_of_ours(wanted: dict[str, str]) -> None:
+    """Its tasks are forks."""
+    code = """
+import os, sys
+import airflow_local_settings
+print(len(os.listdir("/proc/self/task")), {"spark_jobs", "include", "airflow", "pyspark"} & set(sys.modules), "deltalake" in sys.modules)
+"""
+    environment = wanted | {"PYTHONPATH": wanted["AIRFLOW__CORE__PLUGINS_FOLDER"]}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "1 set() True\n"), done.stderr
