@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from include.stack.processes import alive
-from spark_jobs.runtime import engine
+from spark_jobs.runtime import engine, fork_server, forks
 from spark_jobs.runtime.commands import COMMAND, job_environment
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import heartbeat
@@ -111,6 +111,19 @@ def test_jobs_share_the_jvm_and_nothing_else(running: Running) -> None:
     assert running.run(second) == (0, jvm.pid, "4 False 0")
 
 
+def test_jobs_are_forked_beside_an_engine(running: Running) -> None:
+    _, python = running.processes()
+    folder = running.settings.checkpoints / engine.FOLDER
+    await_that(lambda: (folder / fork_server.SOCKET).exists())
+    command = [*COMMAND, "engine_control", "status"]
+    with open(os.devnull, "rb") as nothing, open(running.settings.home / "status", "wb") as said:
+        job = forks.start(folder, command, cwd=ROOT, env=os.environ, umask=0o077, stdin=nothing.fileno(), stdout=1, stderr=said.fileno())
+    assert isinstance(job, forks.Forked)
+    assert psutil.Process(job.pid).ppid() == fork_server_of(python).pid
+    assert job.wait() == 0
+    assert f"engine is running (process {python.pid}" in (running.settings.home / "status").read_text()
+
+
 @pytest.mark.soak  # a real run of gold
 def test_a_job_that_fails_leaves_the_engine_as_it_was(running: Running) -> None:
     jvm, _ = running.processes()
@@ -153,6 +166,7 @@ def test_what_a_killed_job_was_doing_ends_with_it(running: Running) -> None:
 @pytest.mark.parametrize("part", [0, 1], ids=["jvm", "python"])
 def test_an_engine_that_is_killed_fails_its_job_with_a_line_and_is_replaced(running: Running, part: int) -> None:
     victims = running.processes()
+    server = fork_server_of(victims[1])
     job = running.start(LONG)
     assert job.stdout is not None
     assert int(job.stdout.readline()) == victims[0].pid
@@ -162,8 +176,15 @@ def test_an_engine_that_is_killed_fails_its_job_with_a_line_and_is_replaced(runn
         1,
         f"the engine (process {victims[1].pid}) ended while this job ran in it: run it again; it continues from what the tables hold",
     )
+    await_that(lambda: not alive(server))
     await_that(lambda: (beat := running.beat()) and victims[1] not in beat.processes())
     assert running.run("") == (0, running.processes()[0].pid, "")
+
+
+def fork_server_of(python: psutil.Process) -> psutil.Process:
+    """The fork server of an engine, by its Python."""
+    (server,) = (child for child in python.children() if fork_server.__file__ in child.cmdline())
+    return server
 
 
 def ask(settings: Settings, needs: dict[str, str]) -> dict[str, str]:
