@@ -92,31 +92,32 @@ class _Process:
         """Run the command with these arguments, line by line into the log; returns its exit code and last lines."""
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         reading, writing = os.pipe()
-        with open(os.devnull, "rb") as nothing, open(writing, "wb") as output:
-            self._process = start(
-                read_settings().checkpoints / FOLDER,
-                [*self.command, *arguments],
-                cwd=ROOT,
-                env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
-                umask=UMASK,
-                stdin=nothing.fileno(),
-                stdout=output.fileno(),
-                stderr=output.fileno(),
-            )
-        try:
-            with _progress_pushed(context, arguments[0]), open(reading, encoding="utf-8", errors="replace") as lines:
-                for line in lines:
-                    tail.append(line)
-                    self.log.info("%s", line.rstrip())
-                return self._process.wait(), "".join(tail)
-        except BaseException:  # a timeout of the task, for one, is raised right here
-            self._process.kill()
-            self._process.wait()
-            raise
+        with open(reading, encoding="utf-8", errors="replace") as lines:
+            with open(os.devnull, "rb") as nothing, open(writing, "wb") as output:
+                self._process = start(
+                    read_settings().checkpoints / FOLDER,
+                    [*self.command, *arguments],
+                    cwd=ROOT,
+                    env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
+                    umask=UMASK,
+                    stdin=nothing.fileno(),
+                    stdout=output.fileno(),
+                    stderr=output.fileno(),
+                )
+            try:
+                with _progress_pushed(context, arguments[0]):
+                    for line in lines:
+                        tail.append(line)
+                        self.log.info("%s", line.rstrip())
+                    return self._process.wait(), "".join(tail)
+            except BaseException:  # a timeout of the task, for one, is raised right here
+                self._process.kill()
+                self._process.wait()
+                raise
 
     def on_kill(self) -> None:
         """End the command. Airflow kills the task's whole process group 5 seconds later."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None:
             self._process.terminate()
 
 

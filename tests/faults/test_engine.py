@@ -183,7 +183,7 @@ def test_an_engine_that_is_killed_fails_its_job_with_a_line_and_is_replaced(runn
 
 def fork_server_of(python: psutil.Process) -> psutil.Process:
     """The fork server of an engine, by its Python."""
-    (server,) = (child for child in python.children() if fork_server.__file__ in child.cmdline())
+    (server,) = (child for child in python.children() if alive(child) and fork_server.__file__ in child.cmdline())
     return server
 
 
