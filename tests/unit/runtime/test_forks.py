@@ -4,86 +4,24 @@ import fcntl
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from spark_jobs.runtime import fork_server, forks
-from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.settings import ROOT
+from tests.support.fork_place import Job, Place, begin, serve, stop
 from tests.support.ledger import await_that
 
 pytestmark = pytest.mark.xdist_group("forks")
 
 LONG = "import time; print('begun'); time.sleep(600)"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A fork server, and a folder from which its jobs import modules."""
-
-    folder: Path
-    modules: Path
-    process: subprocess.Popen[bytes]
-
-    def write(self, name: str, body: str) -> str:
-        (self.modules / f"{name}.py").write_text(body)
-        return name
-
-    def environment(self, **more: str) -> dict[str, str]:
-        return {"PYTHONPATH": f"{ROOT}{os.pathsep}{self.modules}", "PYTHONSAFEPATH": "1", **more}
-
-
-@dataclass
-class Job:
-    """A process that was started, and what it writes."""
-
-    process: forks.Forked | subprocess.Popen[bytes]
-    output: int
-
-    def line(self) -> str:
-        """The next line, as soon as it is written."""
-        said = b""
-        while not said.endswith(b"\n"):
-            assert select.select([self.output], [], [], 60)[0], said
-            part = os.read(self.output, 1)
-            assert part, said
-            said += part
-        return said.decode().rstrip()
-
-    def end(self) -> tuple[int, str]:
-        """Exit code and all that it writes to its end."""
-        with open(self.output) as rest:
-            said = rest.read()
-        return self.process.wait(60), said
-
-
 Start = Callable[..., Job]
-
-
-def serve(folder: Path, modules: Path, *libraries: str) -> Place:
-    """Start a fork server, and wait until it takes jobs. It has the jobs' libraries, or these."""
-    folder.mkdir(parents=True)
-    modules.mkdir(exist_ok=True)
-    command = [sys.executable, fork_server.__file__, str(folder), *libraries]
-    place = Place(folder, modules, subprocess.Popen(command, env={**os.environ, **job_environment()}, stdin=subprocess.PIPE))
-    await_that(lambda: (folder / fork_server.SOCKET).exists() or place.process.poll() is not None)
-    assert place.process.poll() is None
-    return place
-
-
-def stop(place: Place) -> None:
-    assert place.process.stdin
-    place.process.stdin.close()
-    place.process.wait(30)
 
 
 @pytest.fixture(scope="module")
@@ -97,23 +35,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture
 def start(place: Place, tmp_path: Path) -> Start:
     return lambda body, *words, **more: begin(place, tmp_path, body, *words, **more)
-
-
-def begin(
-    place: Place, cwd: Path, body: str, *words: str, env: Mapping[str, str] | None = None, stdin: int | None = None, umask: int = 0o077
-) -> Job:
-    """Start `python -m` a module with this text."""
-    module = place.write(f"job_{time.monotonic_ns()}", body)
-    reading, writing = os.pipe()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    environment = place.environment() if env is None else env
-    command = [sys.executable, "-m", module, *words]
-    process = forks.start(
-        place.folder, command, cwd=cwd, env=environment, umask=umask, stdin=stdin or nothing, stdout=writing, stderr=writing
-    )
-    os.close(writing)
-    os.close(nothing)
-    return Job(process, reading)
 
 
 def test_a_job_has_what_a_new_process_would_have_and_no_more(start: Start, place: Place, tmp_path: Path) -> None:
@@ -202,8 +123,11 @@ def test_a_signal_reaches_a_job_also_at_once(start: Start) -> None:
     job.process.send_signal(signal.SIGINT)
     assert job.end() == (5, "")
     job.process.terminate()  # nothing happens
+    job = start(LONG)
     with pytest.raises(TimeoutError):
-        start(LONG).process.wait(0.05)
+        job.process.wait(0.05)
+    job.process.kill()
+    job.process.wait(60)
 
 
 def test_a_kill_takes_all_that_a_job_started(start: Start) -> None:
@@ -262,6 +186,7 @@ def test_no_job_holds_what_its_caller_or_another_job_has_locked(start: Start, tm
 
 def test_the_server_has_one_thread_and_keeps_nothing_of_its_jobs(place: Place, start: Start) -> None:
     server = psutil.Process(place.process.pid)
+    await_that(lambda: not server.children())
     before = server.num_fds()
     for _ in range(5):
         assert start("print('done')").end() == (0, "done\n")
