@@ -190,7 +190,7 @@ def test_the_server_has_one_thread_and_keeps_nothing_of_its_jobs(place: Place, s
     before = server.num_fds()
     for _ in range(5):
         assert start("print('done')").end() == (0, "done\n")
-    assert (server.num_fds(), server.num_threads(), server.children()) == (before, 1, [])
+    await_that(lambda: (server.num_fds(), server.num_threads(), server.children()) == (before, 1, []), 30)
     assert not [file for file in server.open_files() if "lease" in file.path]
 
 
