@@ -3,7 +3,6 @@
 SOAK_MINUTES says how long (an hour: 60), SOAK_ROWS how many rows come every two seconds, LEDGER_TEST_SEED which rows and kills.
 """
 
-import json
 import os
 import random
 import signal
@@ -22,11 +21,10 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import write_deltalake
 
 from spark_jobs.control import districts
-from spark_jobs.kafka.topics import ALERTS, CREDITS, DEBITS, KafkaTopic
+from spark_jobs.kafka.topics import ALERTS, CREDITS, DEBITS
 from spark_jobs.lake import tables
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
@@ -35,7 +33,7 @@ from tests.support import live_reference as reference
 from tests.support.databases import execute, running_postgres
 from tests.support.fault_harness import SEED, pause
 from tests.support.ledger import Ledger, Row, await_that
-from tests.support.live_load import ACCOUNTS, Load
+from tests.support.live_load import ACCOUNTS, Load, read
 from tests.support.live_reference import DAY, MINUTE, Limits, Rows
 
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
@@ -228,28 +226,6 @@ def compare_topics(run: Run, accepted: list[reference.Paid]) -> dict[str, int]:
     ids = Counter(each[1]["alertId"] for each in read(run.ledger.bootstrap, ALERTS))
     assert ids == Counter(row["alert_id"] for table in (tables.LIVE_ALERTS, tables.LIVE_LOOKUP_ERRORS) for row in run.rows(table))
     return counts | {ALERTS.name: ids.total()}
-
-
-def read(bootstrap: str, topic: KafkaTopic) -> list[tuple[int, dict[str, Any], list[str]]]:
-    """Every committed message: partition, fields, and the parts of its source, in order within a partition."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer, found, ended = Consumer(config), list[tuple[int, dict[str, Any], list[str]]](), set[int]()
-    consumer.assign([TopicPartition(topic.name, number, 0) for number in range(topic.partitions)])
-    deadline = time.monotonic() + 300
-    while len(ended) < topic.partitions:
-        assert time.monotonic() < deadline, "no end within five minutes"
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        if error := message.error():
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(int(message.partition() or 0))
-            continue
-        source = dict(message.headers() or []).get("source", b"")
-        assert isinstance(source, bytes)
-        found.append((int(message.partition() or 0), json.loads(message.value() or b"", parse_float=Decimal), source.decode().split("/")))
-    consumer.close()
-    return found
 
 
 def write_accounts(settings: Settings) -> None:

@@ -26,7 +26,6 @@ def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
 
 
 def test_no_broker(ledger: Ledger) -> None:
-    ledger.try_run("nosuch")  # from now on there is what jobs are forked from
     begun = time.monotonic()
     said = one_line(ledger.try_run("bronze --available-now"), 1)
     assert "Kafka at 127.0.0.1:9 does not answer" in said

@@ -1,55 +1,48 @@
-"""A job as a process that need not import anything: it is forked from one that has imported what jobs use (imported_jobs.py).
+"""A job whose libraries are imported already: tests fork it from a fork server of their own (spark_jobs/runtime/fork_server.py)."""
 
-Importing takes a job 1 to 2 s, and a gate 8. What follows is the job as ever: arguments, environment, exit code, output.
-"""
-
-import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from multiprocessing import forkserver
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
+from spark_jobs.runtime import fork_server, forks
+from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.settings import ROOT
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.support.imported_jobs"])
+_UMASK = 0o022  # a job makes its files private itself
 
 
 def run(words: Sequence[str], environment: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
     """Run `python -m spark_jobs.run` with these words to its end; raises TimeoutExpired, with what it said, when that takes longer."""
-    _start_server()
     with TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("output", "errors")]
-        process = _FORKS.Process(target=_be, args=(words, environment, said))
-        process.start()
-        process.join(seconds)
-        if process.exitcode is None:
+        with open(os.devnull, "rb") as nothing, said[0].open("wb") as output, said[1].open("wb") as errors:
+            streams = {"stdin": nothing.fileno(), "stdout": output.fileno(), "stderr": errors.fileno()}
+            command = [sys.executable, "-m", "spark_jobs.run", *words]
+            process = forks.start(_server(), command, cwd=ROOT, env=environment, umask=_UMASK, **streams)
+        try:
+            exit_code = process.wait(seconds)
+        except (TimeoutError, subprocess.TimeoutExpired):
             process.kill()
-            process.join()
-            output, errors = (file.read_bytes() for file in said)
-            raise subprocess.TimeoutExpired(list(words), seconds, output, errors)
-        return subprocess.CompletedProcess(words, process.exitcode, *(file.read_text() for file in said))
+            process.wait()
+            raise subprocess.TimeoutExpired(list(words), seconds, *(file.read_bytes() for file in said)) from None
+        return subprocess.CompletedProcess(words, exit_code, *(file.read_text() for file in said))
 
 
-def _start_server() -> None:
-    """Start what is forked from, once; without the marks of a home, or it would be stopped with that home's other processes."""
-    own = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("LEDGER_")}
-    try:
-        forkserver.ensure_running()
-    finally:
-        os.environ |= own
+@cache
+def _server() -> Path:
+    """The folder of a fork server, which ends with this process: it reads a pipe that is open for as long. Until it has begun, none forks.
+
+    It has no marks of a home, or it would be stopped with that home's other processes.
+    """
+    folder = Path(mkdtemp(prefix="forks"))
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")}
+    command = [sys.executable, fork_server.__file__, str(folder)]
+    _servers.append(subprocess.Popen(command, env={**outside, **job_environment()}, stdin=subprocess.PIPE))
+    return folder
 
 
-def _be(words: Sequence[str], environment: Mapping[str, str], said: Sequence[Path]) -> None:
-    """Be the job, with no input, and these files for its output."""
-    for number, file in enumerate((Path(os.devnull), *said)):
-        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), number)
-    os.environ.clear()
-    os.environ |= environment
-    os.chdir(ROOT)
-    from spark_jobs import run
-
-    sys.exit(run.main(words))
+_servers: list["subprocess.Popen[bytes]"] = []

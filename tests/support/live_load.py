@@ -1,14 +1,17 @@
-"""A load for the live queries: batches of bronze, written one after another, and a ledger of all that was written."""
+"""A load for the live queries: batches of bronze, written one after another, a ledger of all that was written, and a reader of topics."""
 
 import json
 import random
+import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import CommitProperties, write_deltalake
 
+from spark_jobs.kafka.topics import KafkaTopic
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings
@@ -148,3 +151,25 @@ def _transaction_message(row: Paid) -> tuple[bytes | None, bytes | None]:
         "amount": float(row.amount),
     }
     return message("transactions", **fields, type=row.kind if row.is_valid else "Transfer")
+
+
+def read(bootstrap: str, topic: KafkaTopic) -> list[tuple[int, dict[str, Any], list[str]]]:
+    """Every committed message: partition, fields, and the parts of its source, in order within a partition."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer, found, ended = Consumer(config), list[tuple[int, dict[str, Any], list[str]]](), set[int]()
+    consumer.assign([TopicPartition(topic.name, number, 0) for number in range(topic.partitions)])
+    deadline = time.monotonic() + 300
+    while len(ended) < topic.partitions:
+        assert time.monotonic() < deadline, "no end within five minutes"
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        if error := message.error():
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(int(message.partition() or 0))
+            continue
+        source = dict(message.headers() or []).get("source", b"")
+        assert isinstance(source, bytes)
+        found.append((int(message.partition() or 0), json.loads(message.value() or b"", parse_float=Decimal), source.decode().split("/")))
+    consumer.close()
+    return found
