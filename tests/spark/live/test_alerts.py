@@ -77,9 +77,12 @@ def test_the_processor_steps_through_the_rows_in_order_and_keeps_its_state_and_o
     assert arrives(*((WINDOW + 1 + number, 3, f"r{number}") for number in range(ACTIVE_ROWS - 4))) == [(MANY_DEBITS, 4)]
     state = tester.peekValueState(alerts.STATE, ("A1",))
     assert state is not None
-    due = WINDOW + ACTIVE_ROWS - 4 + 30 * DAY
-    assert (state[0], state[4], [row.transaction_id for row in state[6]][:4]) == (ACTIVE_ROWS, due, ["a", "b", "c", "d"])
+    due, first = WINDOW + ACTIVE_ROWS - 4 + 30 * DAY, 3 + 30 * DAY  # of the last row, and of the first ones: that timer was set already
+    assert (state[0], state[4], [row.transaction_id for row in state[6]][:4]) == (ACTIVE_ROWS, first, ["a", "b", "c", "d"])
     assert passes(due - 1) == []
+    state = tester.peekValueState(alerts.STATE, ("A1",))
+    assert state is not None
+    assert state[4] == due
     assert passes(due) == [(SILENCE, "A1", due)]
     assert passes(due + 90 * DAY) == []
 
