@@ -42,13 +42,14 @@ def record_partitions(checkpoint: Path, partitions: str) -> None:
 def take_again(checkpoint: Path, source: str, version: int) -> None:
     """Let a query that does not run take, with its next batch, all rows that a source has at a version, and what comes later.
 
-    The source is a Delta table. The last batch must have ended.
+    The source is a Delta table. The last batch must have ended. When a query starts, Spark gives its sources that batch again, from where the
+    one before ended: so both have this position.
     """
-    file = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))
     before = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":true'
-    lines = file.read_text().split("\n")
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    write_whole(file, "\n".join(_POSITION.sub(before, line) if line.startswith(f"{source}:") else line for line in lines))
+    for file in sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))[-2:]:
+        lines = file.read_text().split("\n")
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        write_whole(file, "\n".join(_POSITION.sub(before, line) if line.startswith(f"{source}:") else line for line in lines))
 
 
 def point_to(checkpoint: Path, place: Path) -> None:

@@ -93,8 +93,9 @@ def test_a_hole_is_filled_by_a_new_batch_and_the_next_one_lies_behind_it(broker:
 
 
 def test_while_the_ingestion_runs_it_says_what_to_do(killed: Ledger) -> None:
+    (file := killed.home / "x.csv").write_text("customer_id\nC00000001\n")
     with leases.hold(killed.settings, tables.BRONZE, owner="bronze"):
-        for command in (ALL, "import --topic customers --name x --file x.csv"):
+        for command in (ALL, f"import --topic customers --name x --file {file}"):
             said = one_line(killed.try_run(command), 5)
             assert "is being written by bronze (process " in said
             assert "run ingestion stop" in said
