@@ -42,8 +42,8 @@ def record_partitions(checkpoint: Path, partitions: str) -> None:
 def take_again(checkpoint: Path, source: str, version: int) -> None:
     """Let a query that does not run take, with its next batch, all rows that a source has at a version, and what comes later.
 
-    The source is a Delta table. The last batch must have ended. When a query starts, Spark gives its sources that batch again, from where the
-    one before ended: so both have this position.
+    The source is a Delta table. The last batch must have ended. When a query starts, Spark gives its sources that batch again, from where
+    the one before ended: so both have this position.
     """
     before = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":true'
     for file in sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))[-2:]:
