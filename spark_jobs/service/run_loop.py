@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Protocol
 
@@ -58,8 +58,9 @@ def run(queries: Sequence[SupervisedQuery], report: Callable[[bool], None], must
                 time.sleep(_POLL_SECONDS)
             return True
         finally:
-            for query in queries:
-                query.stop()
+            with ExitStack() as stops:  # all of them, also where the JVM is gone: a thread of Python's would keep the process for ever
+                for query in reversed(queries):
+                    stops.callback(query.stop)
 
 
 def _finish_batches(queries: Sequence[SupervisedQuery], poll_all: Callable[[bool], None]) -> None:

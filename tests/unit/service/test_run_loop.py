@@ -6,6 +6,7 @@ import weakref
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.live.publishing import Loop
 from spark_jobs.service import run_loop
 from spark_jobs.service.query_loop import SupervisedQuery
 
@@ -49,3 +50,28 @@ def test_what_batches_leave_behind_is_collected_while_the_application_runs(monke
         gc.enable()
     assert len(left) >= 5
     assert not any(left[:4])
+
+
+class Failing(Idle):
+    """A query whose JVM is gone: neither a look at it nor a stop gets an answer."""
+
+    def poll(self, pool: object) -> None:
+        raise ConnectionRefusedError("its JVM is gone")
+
+    def stop(self) -> None:
+        raise ConnectionRefusedError("its JVM is gone")
+
+
+def test_a_query_that_cannot_be_stopped_leaves_no_other_one_running() -> None:
+    loop = Loop(lambda: None, once=False)  # of a thread that the end of the process waits for
+
+    class Publishing(Idle):
+        def stop(self) -> None:
+            loop.stop()
+
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            run_loop.run([Failing(), Publishing()], lambda _: None, lambda: False)
+        assert not loop.isActive
+    finally:
+        loop.stop()
