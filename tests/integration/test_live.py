@@ -1,4 +1,4 @@
-"""The live application as a process: it is stopped for a savepoint, killed, and brought back to it."""
+"""The live application as a process: it is stopped for an upgrade by a savepoint, killed, and brought back to it."""
 
 import signal
 from collections import Counter
@@ -17,66 +17,49 @@ from tests.support.rows import message
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
-DAYS = {"2024-01-01": 2, "2024-01-02": 1}
+DEBITS = [(f"d{number}", f"2024-01-01 10:0{number}:00", {"type": "Debit"}) for number in range(4)]
 
 
-def test_live_from_a_savepoint_over_a_kill_back_to_the_savepoint(tmp_path: Path) -> None:
+def test_live_over_an_upgrade_and_a_kill_and_back_to_the_savepoint(tmp_path: Path) -> None:
+    """Three debits come before the upgrade, and the fourth, which is one too many, and the customer of all of them after it."""
     ledger = Ledger(tmp_path / "home")
-    arrive(ledger.settings, 1, ("a", "2024-01-01 10:00:00"), ("b", "2024-01-01 11:00:00"), ("b", "2024-01-01 11:00:00"))
+    arrive(ledger.settings, 1, *DEBITS[:3], DEBITS[2])
     with ledger.running("live") as live:
-        await_that(lambda: counted(ledger) == (2, 1))
-        ledger.run("savepoint create first")
+        await_that(lambda: counted(ledger) == (3, 1))
+        ledger.run("upgrade --mode savepoint")
         _, errors = live.communicate(timeout=60)
     assert (live.returncode, "Traceback" in errors) == (0, False), errors
     assert desired_state.read_wanted(ledger.settings, LIVE).state == desired_state.RUN
-    first = contents(ledger)
+    (saved,) = places.read_savepoints(ledger.settings)
+    assert {"alerts", "enriched_transactions", "debit_share"} <= set(saved.batches)
+    before = contents(ledger)
+    assert (ledger.rows(tables.LIVE_ALERTS), ledger.rows(tables.LIVE_ENRICHED_TRANSACTIONS)) == ([], [])
 
-    arrive(ledger.settings, 2, ("c", "2024-01-02 10:00:00"), ("late", "2023-01-01 00:00:00"))
-    arrive(ledger.settings, 3, ("d", "2024-01-03 10:00:00"))
+    lake.arrive(ledger.settings, "customers", 1, [message("customers")])  # first: it is there when the others' batches are
+    arrive(ledger.settings, 2, DEBITS[3])
+    arrive(ledger.settings, 3, ("c", "2024-01-02 10:00:00"), ("late", "2023-01-01 00:00:00"))
+    arrive(ledger.settings, 4, ("d", "2024-01-03 10:00:00"))
     with ledger.running("live") as live:
-        await_that(lambda: counted(ledger) == (4, 2))
+        await_that(lambda: counted(ledger) == (6, 2))
         for process in (beat := heartbeat.read(ledger.settings, LIVE)[0]).processes():
             process.send_signal(signal.SIGKILL)
         live.communicate(timeout=60)
         await_that(lambda: not beat.processes())
     ledger.run("live --available-now")
-    later = contents(ledger)
-    assert days(ledger) == DAYS
-
-    ledger.run("savepoint restore first")
-    assert contents(ledger) == first
-    ledger.run("live --available-now")
-    assert contents(ledger) == later
-
-
-def test_an_upgrade_by_a_savepoint_keeps_what_alerts_and_waiting_rows_know(tmp_path: Path) -> None:
-    """Three debits come before, and the fourth, which is one too many, and the customer of all of them after it; and so again."""
-    ledger = Ledger(tmp_path / "home")
-    debits = [(f"d{number}", f"2024-01-01 10:0{number}:00", {"type": "Debit"}) for number in range(4)]
-    arrive(ledger.settings, 1, *debits[:3])
-    with ledger.running("live") as live:
-        await_that(lambda: counted(ledger) == (3, 0), 900)
-        ledger.run("upgrade --mode savepoint")
-        live.communicate(timeout=60)
-    assert live.returncode == 0
-    (saved,) = places.read_savepoints(ledger.settings)
-    assert {"alerts", "enriched_transactions", "debit_share"} <= set(saved.batches)
-    before = contents(ledger)
-    assert (ledger.rows(tables.LIVE_ALERTS), ledger.rows(tables.LIVE_ENRICHED_TRANSACTIONS)) == ([], [])
-    arrive(ledger.settings, 2, debits[3])
-    lake.arrive(ledger.settings, "customers", 1, [message("customers")])
-    ledger.run("live --available-now")
     (alert,) = ledger.rows(tables.LIVE_ALERTS)
     assert [cause["transaction_id"] for cause in alert["caused_by"]] == ["d0", "d1", "d2", "d3"]
     enriched = ledger.rows(tables.LIVE_ENRICHED_TRANSACTIONS)
     assert Counter((row["transaction_id"], row["customer_full_name"]) for row in enriched) == Counter(
-        (name, "Z** S****") for name, _, _ in debits
+        (name, "Z** S****") for name in ("d0", "d1", "d2", "d3", "c", "d")
     )
+    assert days(ledger) == {"2024-01-01": 4, "2024-01-02": 1}
     later = contents(ledger)
+
     ledger.run(f"savepoint restore {saved.name}")
     assert contents(ledger) == before
-    ledger.run("live --available-now")
+    ledger.run("live --available-now", "savepoint create now")
     assert contents(ledger) == later
+    assert [each.name for each in places.read_savepoints(ledger.settings)] == [saved.name, "now"]
 
 
 def counted(ledger: Ledger) -> tuple[int, ...]:

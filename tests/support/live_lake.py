@@ -35,15 +35,6 @@ def live_session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def session_of_two(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session for live queries, of which there are but two: daily_totals and debit_credit_pairs."""
-    with live_session(spark), pytest.MonkeyPatch.context() as patch:
-        for module in (savepoints, upgrade):
-            patch.setattr(module, "QUERIES", (DAILY, PAIRS))
-        yield spark
-
-
-@contextmanager
 def adding(queries: Sequence[LiveQuery], *, only: bool = False) -> Iterator[None]:
     """These queries, of tables in SQL, are among the live queries of the product, or its `only` ones."""
     added = tuple(query.table for query in queries)

@@ -2,11 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,29 +15,22 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.control import alert_silences
 from spark_jobs.lake import sinks, tables
-from spark_jobs.live import fingerprint, savepoints, state_job, upgrade
+from spark_jobs.live import fingerprint, savepoints, state_job
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products import alerts
 from spark_jobs.live.products.alert_rules import ACTIVE_ROWS, DAY, MANY_DEBITS, SILENCE, WINDOW, Limits
 from spark_jobs.live.products.alerts import QUERY, Alerting
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake
-from tests.support.live_lake import arrive, fingerprint_of, live_session, run_live
+from tests.support.live_lake import arrive, fingerprint_of, run_live
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = Limits(debits=3, money=Decimal(1000), times=5, silence_days=30, lateness=10_000)
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark), pytest.MonkeyPatch.context() as patch:
-        for module in (savepoints, upgrade):
-            patch.setattr(module, "QUERIES", (QUERY,))
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
+def known_queries() -> Sequence[LiveQuery]:
+    return (QUERY,)
 
 
 def debits(settings: Settings, batch: int, account: str, *times: str, amount: float = 10) -> None:

@@ -2,10 +2,9 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,11 +13,12 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.gold.tables import daily_totals, debit_share as gold_share
 from spark_jobs.lake import sinks, sources, tables
-from spark_jobs.live import savepoints, upgrade
+from spark_jobs.live import savepoints
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products.debit_share import QUERY, STATE, Counts, Day, Share, Sharing, step
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings
 from tests.support import lake
-from tests.support.live_lake import arrive, fingerprint_of, live_session, run_live
+from tests.support.live_lake import arrive, fingerprint_of, run_live
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 NEW_YEAR = date(2024, 1, 1)
@@ -26,16 +26,8 @@ Told = Counter[tuple[str, int, int, str]]
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark), pytest.MonkeyPatch.context() as patch:
-        for module in (savepoints, upgrade):
-            patch.setattr(module, "QUERIES", (QUERY,))
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
+def known_queries() -> Sequence[LiveQuery]:
+    return (QUERY,)
 
 
 def come(settings: Settings, batch: int, **days: str) -> None:

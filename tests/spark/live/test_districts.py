@@ -1,7 +1,6 @@
 """Districts that change while a live query runs: rows of the next trigger have the new names, and every row the version that named it."""
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,11 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.service import run_loop
 from tests.support import lake
 from tests.support.frames import at
-from tests.support.live_lake import arrive, fingerprint_of, live_session, run_live
+from tests.support.live_lake import arrive, fingerprint_of, run_live
 
 TEN, ELEVEN = "2024-01-01 10:00:00", "2024-01-01 11:00:00"
 NOW = datetime(2024, 1, 2, tzinfo=UTC)
 LONGEST = 300.0  # seconds, on a busy machine
-
-
-@pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark):
-        yield spark
 
 
 @pytest.fixture

@@ -3,11 +3,10 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.gold.tables.enriched_transactions import enrich
 from spark_jobs.lake import sinks, sources, tables
-from spark_jobs.live import checkpoints, fingerprint, places, resets, savepoints, state_job, upgrade
+from spark_jobs.live import checkpoints, fingerprint, places, resets, savepoints, state_job
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products import enriched_transactions
 from spark_jobs.live.products.enriched_transactions import QUERY, Enriching
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -26,7 +26,7 @@ from spark_jobs.runtime.times import to_micros
 from spark_jobs.service.checkpoints import Generation
 from tests.support import lake
 from tests.support.frames import at
-from tests.support.live_lake import arrive, fingerprint_of, live_session, run_live
+from tests.support.live_lake import arrive, fingerprint_of, run_live
 from tests.support.rows import message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,16 +35,8 @@ Told = Counter[tuple[str, str, str | None, str | None]]
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark), pytest.MonkeyPatch.context() as patch:
-        for module in (savepoints, upgrade):
-            patch.setattr(module, "QUERIES", (QUERY,))
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
+def known_queries() -> Sequence[LiveQuery]:
+    return (QUERY,)
 
 
 def customers(settings: Settings, batch: int, *versions: tuple[int, str | None, str]) -> None:

@@ -16,10 +16,10 @@ from spark_jobs.lake import sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.live import intake
 from spark_jobs.live.queries import BY_NAME
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings
 from tests.support import lake
 from tests.support.frames import at, frame, values
-from tests.support.live_lake import arrive, live_session, run_live
+from tests.support.live_lake import arrive, run_live
 
 Rows = list[tuple[Any, ...]]
 BATCH_FORM: dict[Table, Callable[[DataFrame], DataFrame]] = {
@@ -40,17 +40,6 @@ EDGES = (
     ("e3", "2023-12-30 01:00:01", {"type": "Credit"}),
     ("e4", "2023-12-30 13:00:01", {"type": "Debit"}),
 )
-
-
-@pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark):
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
 
 
 @dataclass(frozen=True)

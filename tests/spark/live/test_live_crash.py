@@ -24,11 +24,6 @@ def live(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
-
-
 def test_a_query_that_died_within_a_batch_of_its_first_run_goes_on_with_its_partitions(live: SparkSession, settings: Settings) -> None:
     """Two types lie in two partitions of the state; the next start asks for one partition, and must not forget the other."""
     checkpoint = settings.checkpoints / "live" / QUERY.name / "1"

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.live.test_live import EDGES, closed, some_rows
 from tests.support import lake
 from tests.support.frames import at
-from tests.support.live_lake import adding, arrive, fingerprint_of, live_session, rows, run_live, written
+from tests.support.live_lake import adding, arrive, fingerprint_of, rows, run_live, written
 
 FOLDER = Path(__file__).parent / "sql"
 IN_SQL = {query.name.removeprefix("sql_"): query for query in map(sql_queries.query, find_tables(FOLDER, ())[0])}
@@ -35,17 +35,6 @@ TWINS: dict[str, tuple[Callable[[DataFrame], DataFrame], int]] = {
     "customer_sessions": (customer_sessions.customer_sessions, 10),
     "large_debits": (lambda rows: rows.where((F.col("type") == "Debit") & (F.col("amount") > 500)), 0),
 }
-
-
-@pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark):
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
 
 
 def in_sql(*changes: tuple[str, str]) -> LiveQuery:

@@ -1,7 +1,7 @@
 """Live queries from one version of the code to the next: which states are kept, which are refused, and which are lost."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +16,13 @@ from spark_jobs.live import fingerprint, places, queries, upgrade
 from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.live.watermarks import hide_type
 from spark_jobs.runtime.errors import LedgerError, SettingsError
-from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, run_live, session_of_two, written
+from spark_jobs.runtime.settings import Settings
+from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, run_live, written
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with session_of_two(spark):
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
+def known_queries() -> Sequence[LiveQuery]:
+    return (DAILY, PAIRS)
 
 
 def totals(transactions: DataFrame, *keys: str, size: str = "1 day", value: str = "amount") -> DataFrame:

@@ -4,7 +4,7 @@ What Postgres answers is in tests/integration/test_lookups.py.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.live import application, places, savepoints, state_job, upgrade
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products.lookups import LOOKUPS, look_up_accounts
 from spark_jobs.live.queries import switched_on
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake
-from tests.support.live_lake import DAILY, arrive, fingerprint_of, live_session, run_live
+from tests.support.live_lake import DAILY, arrive, fingerprint_of, run_live
 
 QUERIES = (DAILY, *LOOKUPS)
 ACCOUNTS, ERRORS = LOOKUPS
@@ -27,11 +28,8 @@ AWAY = "postgresql://ledger:s3cret@127.0.0.1:9/ledger"  # the discard port: noth
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark), pytest.MonkeyPatch.context() as patch:
-        for module in (savepoints, upgrade):
-            patch.setattr(module, "QUERIES", QUERIES)
-        yield spark
+def known_queries() -> Sequence[LiveQuery]:
+    return QUERIES
 
 
 def settings_of(home: Path, lookups: str = "on") -> Settings:

@@ -1,10 +1,8 @@
 """A source of which commits may be gone is taken again, whole, by the checkpoint that had taken it."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,14 +10,7 @@ from spark_jobs.lake import sources, tables
 from spark_jobs.live import offset_logs
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake
-from tests.support.live_lake import live_session
 from tests.support.rows import message
-
-
-@pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark):
-        yield spark
 
 
 def test_a_source_is_taken_again_and_what_comes_later_once(live: SparkSession, tmp_path: Path) -> None:

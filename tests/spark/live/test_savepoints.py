@@ -1,9 +1,8 @@
 """Savepoints: states and tables of one moment, kept and brought back, whatever kills the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -11,24 +10,19 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake import sinks, tables
 from spark_jobs.live import fingerprint, places, resets, savepoints
+from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.runtime.errors import LedgerError, SettingsError
-from spark_jobs.runtime.settings import Settings, read_settings
+from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import checkpoints
 from tests.support import lake
-from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, rows, run_live, session_of_two, written
+from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, rows, run_live, written
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with session_of_two(spark):
-        yield spark
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return read_settings({"LEDGER_HOME": str(tmp_path)})
+def known_queries() -> Sequence[LiveQuery]:
+    return (DAILY, PAIRS)
 
 
 def test_a_savepoint_brings_states_and_tables_back_whatever_kills_the_way(
