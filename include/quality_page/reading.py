@@ -65,13 +65,12 @@ class Warehouse:
     def sizes(self, table: Table, versions: Iterable[int]) -> dict[int, int]:
         """The bytes of a table's files at some versions, by its log alone; versions whose log is gone are left out."""
         import pyarrow as pa
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         found: dict[int, int] = {}
         for version in versions:
             try:
-                files = pa.table(DeltaTable(str(table.path(self.settings)), version=version).get_add_actions(flatten=True))
+                files = pa.table(table.open(self.settings, version).get_add_actions(flatten=True))
                 found[version] = sum(files["size_bytes"].to_pylist())
             except (DeltaError, OSError) as error:
                 log.debug("%s version %d: %s", table.name, version, first_line(error))

@@ -90,7 +90,7 @@ def open_query(
             add_view("written", f"written_{own}", "true")
             ready.add("written")
         for name in (words & _CONTROL.keys()) - ready:
-            control.register(builder, name, DeltaTable(str(_CONTROL[name].path(settings))), _CONTROL[name])
+            control.register(builder, name, _CONTROL[name].open(settings), _CONTROL[name])
             ready.add(name)
         return pa.table(builder.execute(sql).read_all())
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from deltalake import DeltaTable
-
 from spark_jobs.control.verdicts import last_passed, verdicts_that_matter
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.versions import hold_same_rows
@@ -76,7 +74,7 @@ def _read(settings: Settings, topic: str) -> dict[str, dict[str, int]]:
 
 
 def _versions(settings: Settings, tables: list[Table]) -> dict[str, int]:
-    return {table.name: DeltaTable(str(table.path(settings))).version() for table in tables}
+    return {table.name: table.open(settings).version() for table in tables}
 
 
 def _are_same(settings: Settings, tables: list[Table], one: Mapping[str, int], other: Mapping[str, int]) -> bool:

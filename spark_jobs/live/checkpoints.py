@@ -70,7 +70,7 @@ def refuse_ahead(settings: Settings) -> None:
     as taken. Call it before the intake starts. A state that is lost is passed over: its query fails, and says so.
     """
     for query, table in ((each, table) for each in QUERIES for table in (each.follows, each.beside) if table):
-        head = DeltaTable(str(table.path(settings))).version()
+        head = table.open(settings).version()
         try:
             generation = read(settings, query)
             reached = places.planned(generation, beside=table != query.follows) if generation else 0

@@ -138,7 +138,7 @@ class Outbox:
                 yield from _until(consumer, TopicPartition(topic.name, number), oldest, end)
 
     def _table(self) -> DeltaTable:
-        return DeltaTable(str(self._of.table.path(self._settings)))
+        return self._of.table.open(self._settings)
 
     def _query(self, table: DeltaTable, sql: Template, first: int, last: int) -> list[dict[str, Any]]:
         of = self._of

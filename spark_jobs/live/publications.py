@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from deltalake import DeltaTable
-
 from spark_jobs import control
 from spark_jobs.kafka.messages import EPOCH, MILLISECOND, NULL, format_time, quoted, quoted_or_null
 from spark_jobs.kafka.topics import ALERTS as ALERTS_TOPIC, CREDITS, DEBITS, KafkaTopic
@@ -82,7 +80,7 @@ def _alerts_ready(settings: Settings) -> int | None:
 
 def _errors_ready(settings: Settings) -> int | None:
     """Whole batches of bronze go through both queries of the look-ups: what the table has of a batch is all of it."""
-    newest = control.query(DeltaTable(str(LIVE_LOOKUP_ERRORS.path(settings))), "select max(_batch) as newest from t")
+    newest = control.query(LIVE_LOOKUP_ERRORS.open(settings), "select max(_batch) as newest from t")
     batch: int | None = newest["newest"][0].as_py()
     return batch
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 
 from spark_jobs.lake.tables import LIVE, Table, ensure_tables
 from spark_jobs.lake.versions import set_back
@@ -92,7 +92,7 @@ def move_position(text: str, version: int) -> str:
 
 def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
     """In one commit, with the mark by which a repetition knows that it is done."""
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     if delta.transaction_version(mark) is not None:
         return
     kill_point(f"before reset of {table.name}")
@@ -112,12 +112,12 @@ def _begin(settings: Settings, name: str, state: NewState) -> None:
         draft = folder.with_name(f".{folder.name}")
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(Path(state.checkpoint), draft)
-        version = DeltaTable(str(BY_NAME[name].follows.path(settings))).version() + 1  # the rows of the table now are those it has taken
+        version = BY_NAME[name].follows.open(settings).version() + 1  # the rows of the table now are those it has taken
         for file in (draft / "offsets").glob("[0-9]*"):
             file.write_text(move_position(file.read_text(), version))
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         if beside := BY_NAME[name].beside:  # of which it may have commits that are gone by now
-            offset_logs.take_again(draft, beside.name.replace(".", "_"), DeltaTable(str(beside.path(settings))).version())
+            offset_logs.take_again(draft, beside.name.replace(".", "_"), beside.open(settings).version())
         offset_logs.point_to(draft, folder)
         draft.rename(folder)
     kill_point(f"before the state of {name}")

@@ -172,7 +172,7 @@ class Live(_LiveStream):
         offset_logs.point_to(checkpoint.folder, checkpoint.folder)  # it may have been moved, or restored from a copy
         table, finish, beside = self._live.table, self._live.finish, self._live.beside
         if beside and checkpoint.ended == checkpoint.planned >= 0 and _is_old(checkpoint):  # maintenance may have removed what it reads
-            version = DeltaTable(str(beside.path(self._settings))).version()
+            version = beside.open(self._settings).version()
             offset_logs.take_again(checkpoint.folder, beside.name.replace(".", "_"), version)
 
         def append(rows: DataFrame, number: int) -> None:
@@ -224,7 +224,7 @@ def _is_old(checkpoint: Checkpoint) -> bool:
 def _newest(settings: Settings, done: int) -> datetime | None:
     """The largest event time of the valid rows of all batches up to `done`."""
     found = [
-        control.query(DeltaTable(str(table.path(settings))), _NEWEST.substitute(done=done))["newest"][0].as_py()
+        control.query(table.open(settings), _NEWEST.substitute(done=done))["newest"][0].as_py()
         for table in (LIVE_TRANSACTIONS, LIVE_REFUSED)
     ]
     return max((moment for moment in found if moment is not None), default=None)

@@ -74,7 +74,7 @@ def create(settings: Settings, name: str, now: datetime) -> Savepoint:
     savepoint = Savepoint(
         name,
         now.isoformat(timespec="seconds"),
-        {table.name: DeltaTable(str(table.path(settings))).version() for table in LIVE},
+        {table.name: table.open(settings).version() for table in LIVE},
         checkpoints.intake_batch(settings),
         {each.query.name: each.ended for each in generations},
         {each.query.name: each.fingerprint for each in generations},
@@ -144,7 +144,7 @@ def _why_unfinished(settings: Settings, each: Checkpoint) -> str | None:
     reached, ended, followed = places.position(each), each.ended, each.query.follows
     written = sinks.applied(settings, each.query.table, each.application)
     if reached is None or has_changes_from(followed.path(settings), reached):
-        head = DeltaTable(str(followed.path(settings))).version()
+        head = followed.open(settings).version()
         return f"live {each.query.name} has not taken {followed.name} up to its version {head}"
     if written is not None and written > ended:
         return f"live {each.query.name} has written batch {written}, and not ended it"

@@ -12,8 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from expectations.context import index_page
 from expectations.gate import Failure, Judgement, judge, refusal
 from expectations.profile import measure_table
@@ -109,9 +107,9 @@ def is_ahead_of_gold(settings: Settings, topic: str) -> bool:
     """Whether the silver table of a topic holds rows that gold has not taken."""
     silver = BY_NAME[f"silver.{topic}"]
     application = control.following(settings, silver)
-    followed = [DeltaTable(str(table.path(settings))).transaction_version(application) for table in FOLLOWERS[silver]]
+    followed = [table.open(settings).transaction_version(application) for table in FOLLOWERS[silver]]
     taken = min((version for version in followed if version is not None), default=0)
-    return not hold_same_rows(settings, silver, taken, DeltaTable(str(silver.path(settings))).version())
+    return not hold_same_rows(settings, silver, taken, silver.open(settings).version())
 
 
 def refuse_if_closed(settings: Settings, *layers: str) -> None:

@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake import leases
 from spark_jobs.runtime import engine, fork_server, session
-from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from spark_jobs.runtime.commands import COMMAND, FINAL_EXIT_CODES, error_line, job_environment
+from spark_jobs.runtime.job_process import COMMAND, FINAL_EXIT_CODES, error_line, job_environment
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import ROOT, Settings
 from spark_jobs.service import desired_state, heartbeat, log_writer

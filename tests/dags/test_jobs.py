@@ -15,9 +15,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.progress import has_new_batches
 from spark_jobs.runtime import fork_server, progress
-from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.engine import FOLDER
 from spark_jobs.runtime.forks import Forked
+from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.session import s3_conf, submit_conf
 from spark_jobs.runtime.settings import ROOT, read_settings
 from spark_jobs.service import heartbeat

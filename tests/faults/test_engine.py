@@ -15,7 +15,7 @@ import pytest
 
 from include.stack.processes import alive
 from spark_jobs.runtime import engine, fork_server, forks
-from spark_jobs.runtime.commands import COMMAND, job_environment
+from spark_jobs.runtime.job_process import COMMAND, job_environment
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.heartbeat import Heartbeat

@@ -27,8 +27,8 @@ from spark_jobs.lake.tables import LIVE_TRANSACTIONS, ensure_tables
 from spark_jobs.live import checkpoints, outbox
 from spark_jobs.live.outbox import Outbox, Token
 from spark_jobs.live.publishing import Publishing
-from spark_jobs.runtime.commands import job_environment
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import run_loop
 from tests.support.brokers import running_broker

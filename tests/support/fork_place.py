@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.runtime import fork_server, forks
-from spark_jobs.runtime.commands import job_environment
+from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.settings import ROOT
 from tests.support.ledger import await_that
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from spark_jobs.runtime import fork_server, forks
-from spark_jobs.runtime.commands import job_environment
+from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.settings import ROOT
 
 _UMASK = 0o022  # a job makes its files private itself

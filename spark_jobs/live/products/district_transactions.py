@@ -1,6 +1,5 @@
 """gold.live_district_transactions: each accepted transaction with the district of its account, as the districts are named now."""
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, functions as F
 
 from spark_jobs.gold.sums import is_valid_then
@@ -28,7 +27,7 @@ def with_districts(transactions: DataFrame, accounts: DataFrame, districts: Data
 
 def finish(rows: DataFrame, settings: Settings) -> DataFrame:
     """The rows of a batch with districts: the newest version there is when the batch begins, and no other for any of its rows."""
-    version = DeltaTable(str(DISTRICTS.path(settings))).version()
+    version = DISTRICTS.open(settings).version()
     spark = rows.sparkSession
     districts = sources.read_table(spark, settings, DISTRICTS, version)
     return with_districts(rows, sources.read_table(spark, settings, SILVER_ACCOUNTS), districts, version)

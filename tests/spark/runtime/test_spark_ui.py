@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runtime.commands import job_environment
+from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.session import submit_conf, ui_environment
 from spark_jobs.runtime.settings import ROOT, read_settings
 

@@ -20,7 +20,7 @@ from spark_jobs import control
 from spark_jobs.lake import tables
 from spark_jobs.run import JOBS
 from spark_jobs.runtime import errors
-from spark_jobs.runtime.commands import MEANINGS
+from spark_jobs.runtime.job_process import MEANINGS
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from tests.unit.project.test_imports import FLOOR_OF, MAY_IMPORT
 
