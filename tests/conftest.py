@@ -29,10 +29,10 @@ SMALL_FRAMES = FEW_ROWS | {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.delta.log.cacheSize": "50",  # of 10,000: the tables of an hour of tests, with their files, fill the heap
 }
-# One JVM runs hundreds of small jobs, each with another plan: the slow compiler would take a third of its processor time.
+# One JVM runs hundreds of jobs, so both compilers pay, as in an engine.
 LONG_LIVED = {
     "spark.driver.memory": "3g",
-    "spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseParallelGC"]),
+    "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
 }
 MARKERS = {"spark": {"spark"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
 
