@@ -1,11 +1,19 @@
-"""How much of the heap Spark takes for small work."""
+"""How Spark divides the heap of a job."""
 
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 
-def test_a_sort_of_few_rows_takes_little_of_the_heap(spark: SparkSession) -> None:
-    """By Spark's own measure a page is a 32nd of the heap for each core: jobs side by side on small tables filled it, and the JVM ended."""
+def test_a_memory_page_takes_no_more_of_the_heap_than_one_megabyte(spark: SparkSession) -> None:
+    """G1 gives an array larger than half a region regions of its own: a page of 1 MB and its header would take two of 1 MB."""
     jvm: Any = spark._jvm
-    assert jvm.org.apache.spark.SparkEnv.get().memoryManager().pageSizeBytes() == 2**20
+    manager = jvm.org.apache.spark.SparkEnv.get().memoryManager()
+    runtime, pages = jvm.java.lang.Runtime.getRuntime(), 64
+    jvm.java.lang.System.gc()
+    before = runtime.totalMemory() - runtime.freeMemory()
+    held = [manager.tungstenMemoryAllocator().allocate(manager.pageSizeBytes()) for _ in range(pages)]
+    taken = (runtime.totalMemory() - runtime.freeMemory() - before) / 2**20
+    for page in held:
+        manager.tungstenMemoryAllocator().free(page)
+    assert 0.5 * pages < taken < 1.5 * pages
