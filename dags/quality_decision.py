@@ -34,11 +34,12 @@ from airflow.sdk import TriggerRule, dag
 from include.orchestration.decisions import DECISION_DAG, REASON, AskForDecision, DecisionOperator, skip_when_waiting
 from include.orchestration.defaults import ON_REQUEST, about
 from include.orchestration.jobs import job
+from include.orchestration.timetable import OnRequest
 
 
 @dag(
     dag_id=DECISION_DAG,
-    schedule=None,
+    schedule=OnRequest(),
     **about(__doc__),
     tags=["quality", "human in the loop"],
     **ON_REQUEST,

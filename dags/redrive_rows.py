@@ -24,9 +24,10 @@ from airflow.sdk import dag
 from include.orchestration.defaults import ON_REQUEST, REDRIVE_DAG, about
 from include.orchestration.jobs import spark_job
 from include.orchestration.redrive import PARAMS, Redrive
+from include.orchestration.timetable import OnRequest
 
 
-@dag(dag_id=REDRIVE_DAG, schedule=None, **about(__doc__), tags=["silver", "quarantine"], params=PARAMS, **ON_REQUEST)
+@dag(dag_id=REDRIVE_DAG, schedule=OnRequest(), **about(__doc__), tags=["silver", "quarantine"], params=PARAMS, **ON_REQUEST)
 def redrive_rows() -> None:
     """Wire the task of the run."""
     spark_job(

@@ -56,7 +56,7 @@ class Reconciliation:
 
     def __str__(self) -> str:
         silver, duplicates, quarantine = (self.rows[part] for part in PARTS)
-        return f"bronze {self.rows['bronze']} = silver {silver} + duplicates {duplicates} + quarantine {quarantine}"
+        return f"bronze {self.rows['bronze']:,} = silver {silver:,} + duplicates {duplicates:,} + quarantine {quarantine:,}"
 
 
 def reconcile(settings: Settings, release: Release) -> Reconciliation:
@@ -98,7 +98,7 @@ def read_gates(settings: Settings) -> list[Gate]:
                 passed=bool(verdicts) and not closed,
                 tables=len(verdicts),
                 evaluated=sum(verdict.evaluated for verdict in verdicts),
-                failed_expectations=[f"{verdict.table}: {name}" for verdict in closed for name in verdict.findings or ["?"]],
+                failed_expectations=[f"{verdict.table}: {name}" for verdict in closed for name in verdict.critical or ["?"]],
                 report=shown.report if shown else None,
             )
         )

@@ -16,6 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from include.orchestration.alerts import alerts
 from include.orchestration.defaults import ON_REQUEST, ONE_AT_A_TIME, about
 from include.orchestration.jobs import job, spark_job
+from include.orchestration.timetable import OnRequest
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import ENGINE, INGESTION, LIVE, SERVICES, Service
@@ -61,7 +62,7 @@ def control_dag(service: Service, doc_md: str | None, tags: Sequence[str]) -> DA
 
     @dag(
         dag_id=service.control_dag,
-        schedule=None,
+        schedule=OnRequest(),
         **about(doc_md),
         tags=tags,
         **ON_REQUEST,

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.timetables.simple import NullTimetable
 from airflow.timetables.trigger import CronTriggerTimetable
 from airflow.utils.types import DagRunType
 from pendulum import DateTime
@@ -35,6 +36,15 @@ class AtTimes(CronTriggerTimetable):
     def deserialize(cls, data: dict[str, Any]) -> Timetable:
         """The schedule of these arguments."""
         return cls(**data)
+
+
+class OnRequest(NullTimetable):
+    """No schedule, with a word for it: Airflow's pages show nothing for None."""
+
+    @property
+    def summary(self) -> str:
+        """What Airflow's pages show as the schedule."""
+        return "on request"
 
 
 class DaysOnRequest(CronDataIntervalTimetable):

@@ -2,9 +2,9 @@
 
 from airflow.plugins_manager import AirflowPlugin
 
-from include.orchestration.timetable import AtTimes, DaysOnRequest
+from include.orchestration.timetable import AtTimes, DaysOnRequest, OnRequest
 
-TIMETABLES = [AtTimes, DaysOnRequest]
+TIMETABLES = [AtTimes, DaysOnRequest, OnRequest]
 
 
 class TimetablesPlugin(AirflowPlugin):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 
 from include.quality_page.reading import Warehouse
@@ -26,6 +27,7 @@ class Cell:
 
     keys: dict[str, str]
     values: tuple[str, ...]
+    numbers: tuple[bool, ...]  # which of the values are
 
 
 @dataclass(frozen=True)
@@ -79,5 +81,7 @@ def answer(settings: Settings, table: Table, keys: Mapping[str, str], release: i
 
 
 def _cell(table: Table, row: Mapping[str, object]) -> Cell:
-    texts = {name: shown(row[name], None) for name in table.columns}
-    return Cell({name: texts[name] for name in table.keys}, tuple(shown(row[name]) for name in table.columns))
+    values = [row[name] for name in table.columns]
+    numbers = tuple(isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in values)
+    texts = tuple(f"{value:,}" if is_number else shown(value) for value, is_number in zip(values, numbers, strict=True))
+    return Cell({name: shown(row[name], None) for name in table.keys}, texts, numbers)

@@ -43,6 +43,17 @@ def test_from_the_cells_of_every_table_to_what_made_one(gold: Settings, reader: 
     assert 'class="notice problem"' not in explained.text
 
 
+def test_numbers_of_cells_stand_in_line_with_separators(gold: Settings, opened: Open) -> None:
+    DeltaTable(str(tables.DAILY_TOTALS.path(gold))).update({"amount": "cast('1234567.50' as decimal(38,2))"})
+    page = opened("explain?table=gold.daily_totals")
+    amount = page.get_by_role("cell", name="1,234,567.50").first
+    expect(amount).to_have_css("text-align", "right")
+    expect(page.get_by_role("columnheader", name="amount")).to_have_css("text-align", "right")
+    expect(page.get_by_role("columnheader", name="type")).to_have_css("text-align", "left")
+    amount.click()
+    expect(page.locator("#explanation")).to_contain_text("sums: DIFFERENT")
+
+
 def test_a_cell_that_silver_does_not_make_is_said_to_differ(gold: Settings, reader: TestClient) -> None:
     DeltaTable(str(tables.DAILY_TOTALS.path(gold))).update({"transactions": "transactions + 1"}, predicate="type = 'Debit'")
     page = html.unescape(reader.get(f"{DAY}&window_start=2013-01-02&type=Debit").text)

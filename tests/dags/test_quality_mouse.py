@@ -44,6 +44,7 @@ def test_what_was_decided_is_a_page(home: Settings, opened: Open) -> None:
     page = opened()
     expect(page.locator(".ask")).to_contain_text("Olga decided to wait at 2026-03-01 00:16 UTC: asked the bank")
     page.get_by_role("link", name="Decisions").click()
+    expect(page.get_by_text("answer there what is open under Required Actions")).to_be_visible()
     log = page.get_by_role("table").last.get_by_role("row")
     expect(log).to_have_count(3)
     expect(log.nth(1)).to_contain_text("Olga")
@@ -128,6 +129,7 @@ def test_a_tables_page_has_what_failed_first_with_its_trend(home: Settings, open
     page = opened("table?name=silver.transactions")
     failed = page.get_by_role("table").first
     expect(failed).to_contain_text("quarantined_per_thousand")
+    expect(page.get_by_role("heading", name="1 expectation failed", exact=True)).to_be_visible()
     expect(failed).to_contain_text("800")
     expect(failed.locator("svg g")).to_have_count(5)  # a bar a run
     expect(failed.locator("svg .bad")).to_have_count(1)
@@ -142,6 +144,14 @@ def test_a_tables_page_has_what_failed_first_with_its_trend(home: Settings, open
     expect(verdicts).to_have_count(6)
     expect(verdicts.nth(1).get_by_role("cell").nth(4)).to_have_text("5")
     keep(page, "pages-4-table")
+
+
+def test_a_warning_is_not_called_a_failure(home: Settings, opened: Open) -> None:
+    rows.fill(home, 1)
+    warned = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
+    rows.write(home, tables.QUALITY_RESULTS, [warned])
+    page = opened("table?name=silver.transactions")
+    expect(page.get_by_role("heading", name="1 expectation failed, 1 warning", exact=True)).to_be_visible()
 
 
 def test_bytes_are_those_of_the_released_versions(home: Settings, opened: Open) -> None:

@@ -43,8 +43,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def close(settings: Settings) -> None:
-    failed = rows.verdict(2, "silver.transactions", "quarantined_per_thousand")
-    rows.write(settings, QUALITY_RESULTS, [failed | {"_found": ["800"], "_expected": ["at most 500"]}])
+    failed = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
+    facts = {"_found": ["800", "1000"], "_expected": ["at most 500", "at most 10"]}
+    rows.write(settings, QUALITY_RESULTS, [failed | facts])
 
 
 def test_the_bad_batch_has_800_malformed_records_of_1000(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +72,7 @@ def test_the_gate_the_release_and_the_question_are_shown(settings: Settings, cap
     close(settings)
     closed_gate.show(settings, Airflow("failed"), ["known"], Clock())  # type: ignore[arg-type]
     text = capsys.readouterr().out
-    assert "Gate silver: CLOSED by silver.transactions: quarantined_per_thousand" in text
+    assert "Gate silver: CLOSED by silver.transactions: quarantined_per_thousand, report " in text  # a warning closes nothing
     assert "Readers see release 4, as before the bad batch (release 4)." in text
     assert "http://127.0.0.1:8080/dags/quality_decision/runs/decision__1, tab Required Actions" in text
 
