@@ -57,7 +57,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's own choice, has no statistics: no page is skipped
         "spark.sql.shuffle.partitions": "4",
         # Each sort and hash table of a task takes a page: 60 of the default 16 MB would fill the heap. With the 16 bytes of its header it
-        # has 1 MB: G1 gives it a region of its own, and two to a page of 1 MB, so that Spark's share would be more than the whole heap.
+        # has 1 MB: G1 gives it a region of its own, and two to a page of 1 MB: of 1,024 MB Spark could take 868.
         "spark.buffer.pageSize": str(2**20 - 16),
         "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # two more buffers of 1 MB for each spilled file, which nothing counts
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM ten times per column, to name a line of Python in errors
