@@ -154,7 +154,8 @@ class _Work:
             for step, staged in steps:
                 self.do(step, staged)
             if self.request.publish:
-                self.publish()
+                with progress.phase("judging and releasing"):
+                    self.publish()
         time.sleep(_PAUSE_SECONDS)
         return True
 
@@ -194,11 +195,13 @@ class _Work:
             begun = True
 
         silver.finish(self.spark, self.settings, self.run_id)
-        rebuilt = [rebuild_silver(self.spark, self.settings, each, step.start, step.end, self.run_id, begin) for each in staged]
-        gold.run(self.spark, self.settings, self.run_id)
-        if step.part == TRANSACTIONS:
-            only = [table.name for table in tables.GOLD if self.request.asks_for(table)]
-            rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
+        with progress.phase("rebuilding silver"):
+            rebuilt = [rebuild_silver(self.spark, self.settings, each, step.start, step.end, self.run_id, begin) for each in staged]
+        with progress.phase("rebuilding gold"):
+            gold.run(self.spark, self.settings, self.run_id)
+            if step.part == TRANSACTIONS:
+                only = [table.name for table in tables.GOLD if self.request.asks_for(table)]
+                rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin)
         kill_point("before a step of a backfill is done")
         self.record(step, rebuilt)
 
