@@ -146,14 +146,6 @@ def test_a_tables_page_has_what_failed_first_with_its_trend(home: Settings, open
     keep(page, "pages-4-table")
 
 
-def test_a_warning_is_not_called_a_failure(home: Settings, opened: Open) -> None:
-    rows.fill(home, 1)
-    warned = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
-    rows.write(home, tables.QUALITY_RESULTS, [warned])
-    page = opened("table?name=silver.transactions")
-    expect(page.get_by_role("heading", name="1 expectation failed, 1 warning", exact=True)).to_be_visible()
-
-
 def test_bytes_are_those_of_the_released_versions(home: Settings, opened: Open) -> None:
     rows.fill(home, 1)
     rows.write(home, tables.BRONZE_TRANSACTIONS, [rows.bronze(3, 1)])

@@ -91,3 +91,10 @@ def test_a_filter_chosen_for_one_table_does_not_stay_for_the_next(home: Settings
     assert 'placeholder="the first"' in other  # an empty field, where 0 to 0 would mean all
     assert 'value="0"' not in other
     assert '<span class="big">0 rows</span>' in reader.get(f"{form}&table=silver.customers_quarantine").text
+
+
+def test_a_warning_is_not_called_a_failure(home: Settings, reader: TestClient) -> None:
+    rows.fill(home, 1)
+    warned = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
+    rows.write(home, tables.QUALITY_RESULTS, [warned])
+    assert "<h2>1 expectation failed, 1 warning</h2>" in reader.get("/table?name=silver.transactions").text
