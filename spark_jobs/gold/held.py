@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.control.matching import find_rows
@@ -66,7 +65,7 @@ def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
 
 def rows_where(settings: Settings, source: Source, table: Table, where: str) -> pa.Table | None:
     """The columns of `table` of the rows of a source that meet a condition of ranges.py; None where they are many."""
-    delta = DeltaTable(str(source.table.path(settings)), version=source.version)
+    delta = source.table.open(settings, source.version)
     if where == ALL and sum(pa.table(delta.get_add_actions()).column("num_records").to_pylist()) > few_rows.MOST_ROWS:
         return None
     condition = ranges.to_datafusion(where)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
@@ -95,7 +94,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
 
 def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], txn: Txn) -> None:
     """Make tables from all of silver.transactions at a version: where they have no rows yet, by one append."""
-    silver = DeltaTable(str(tables.SILVER_TRANSACTIONS.path(settings)), version=txn.version)
+    silver = tables.SILVER_TRANSACTIONS.open(settings, txn.version)
     if not (count := control.count(silver)):
         return
     is_small = count <= MOST_HELD
@@ -108,7 +107,7 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
         given = held.inputs(session, settings, held.silver_in_time(settings, *txn), is_small=is_small)
         with sinks.configured(session, held.SMALL_PLANS if is_small else held.LARGE_PLANS):
             whole = table.strategy.whole(table, given).select(*table.columns)
-            if control.count(DeltaTable(str(table.path(settings)))):
+            if control.count(table.open(settings)):
                 sinks.merge_parts(given.table(table), whole, settings, table, txn, are_few=is_small)
             else:
                 within = cuts if table.deletion_vectors else ()  # such a table grows with silver
@@ -191,7 +190,7 @@ def _follow(
     a new table is made once more.
     """
     applied: dict[Table, int | None] = {table: sinks.applied(settings, table, application) for table in targets}
-    head = DeltaTable(str(source.path(settings))).version()
+    head = source.open(settings).version()
     if ahead := {table.name: done for table, done in applied.items() if done is not None and done > head}:
         found = ", ".join(f"{name} made of version {done}" for name, done in ahead.items())
         raise LedgerError(
@@ -217,7 +216,7 @@ def record(settings: Settings, run_id: str) -> None:
     """
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
     done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
-    versions = {table.name: DeltaTable(str(table.path(settings))).version() for table in tables.FOLLOWERS}
+    versions = {table.name: table.open(settings).version() for table in tables.FOLLOWERS}
     runs = control.gold_runs(settings)
     newest = {row["table"]: (json.loads(row["_read_versions"]), row["last_batch"]) for row in runs}
     is_new = any(newest.get(table.name) != (versions, last) for table in tables.GOLD)  # a batch of bad rows alone changes no version
@@ -231,7 +230,7 @@ def record(settings: Settings, run_id: str) -> None:
         "_read_versions": json.dumps(versions),
     }
     made = tables.GOLD if is_new else ()
-    rows = [common | {"table": table.name, "output": control.count(DeltaTable(str(table.path(settings))))} for table in made]
+    rows = [common | {"table": table.name, "output": control.count(table.open(settings))} for table in made]
     kill_point("before batches of gold")
     with leases.hold(settings, [tables.BATCHES], owner="gold"):
         if rows:

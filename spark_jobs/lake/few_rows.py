@@ -24,14 +24,14 @@ _PAGE_ROWS = 1000
 
 def append(rows: pa.Table, settings: Settings, table: Table, txn: Txn) -> None:
     """Append rows in the table's order, in one commit that is skipped when it was done before."""
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     if not _is_done(delta, txn):
         _append(delta, rows.sort_by([(name, "ascending") for name in order_of(table)]), table, _commit(txn), _writer(table))
 
 
 def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *, page_rows: int = _PAGE_ROWS) -> None:
     """Append the rows of the batches that the table does not have yet (column `_batch`), as they are ordered, in one commit."""
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     if not _is_done(delta, txn):
         new = rows.filter(pc.field("_batch") > (delta.transaction_version(txn.application) or 0))
         _append(delta, new, table, _commit(txn, "batch"), _writer(table, page_rows))
@@ -51,7 +51,7 @@ def merge(
     `matched` and `deletes_where` as in sinks.merge_rows, in SQL that Spark and DataFusion understand alike. Raises LedgerError when two
     rows have the same keys.
     """
-    delta, keys = DeltaTable(str(table.path(settings))), merge_keys(table)
+    delta, keys = table.open(settings), merge_keys(table)
     if _is_done(delta, txn):
         return
     if not few.num_rows:
@@ -78,7 +78,7 @@ def merge(
 
 def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
     """Note, in a commit without rows, how far an application has brought a table that did not have to change."""
-    delta = DeltaTable(str(table.path(settings)))
+    delta = table.open(settings)
     if _is_done(delta, txn):
         return
     kill_point(f"before {table.name}")
@@ -88,12 +88,12 @@ def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
 
 def is_small(settings: Settings, table: Table) -> bool:
     """Whether a few rows are merged into a table in memory: it has few bytes, and needs no features of a writer."""
-    return has_few_bytes(settings, table) and DeltaTable(str(table.path(settings))).protocol().min_writer_version <= _PLAIN_WRITER
+    return has_few_bytes(settings, table) and table.open(settings).protocol().min_writer_version <= _PLAIN_WRITER
 
 
 def has_few_bytes(settings: Settings, table: Table) -> bool:
     """Whether the files of a table have at most MOST_BYTES."""
-    sizes = pa.table(DeltaTable(str(table.path(settings))).get_add_actions()).column("size_bytes").to_pylist()
+    sizes = pa.table(table.open(settings).get_add_actions()).column("size_bytes").to_pylist()
     return bool(sum(sizes) <= MOST_BYTES)
 
 

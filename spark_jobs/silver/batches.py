@@ -8,7 +8,6 @@ from itertools import accumulate, zip_longest
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
@@ -54,7 +53,7 @@ def unread_parts(settings: Settings, bronze: Table, done: int, begun: int) -> It
 
     Batches up to `begun` were written in part by a run that died: a part ends there.
     """
-    actions = pa.table(DeltaTable(str(bronze.path(settings))).get_add_actions(flatten=True))
+    actions = pa.table(bronze.open(settings).get_add_actions(flatten=True))
     files = actions.select(["min._batch", "max._batch", *_MEASURES]).drop_null().to_pylist() if actions.num_rows else []
     firsts, lasts = (sorted(files, key=lambda file: int(file[f"{edge}._batch"])) for edge in ("min", "max"))
     ends = sorted({int(file["max._batch"]) for file in files} | {begun})
