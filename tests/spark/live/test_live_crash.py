@@ -13,15 +13,15 @@ from spark_jobs.live.queries import BY_NAME
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import batches
 from tests.support import lake, redrive_cases as cases
-from tests.support.live_lake import arrive, live_session, run_live
+from tests.support.live_lake import arrive, run_live
 
 QUERY = BY_NAME["daily_totals"]
 
 
 @pytest.fixture
-def live(spark: SparkSession) -> Iterator[SparkSession]:
-    with live_session(spark), sinks.configured(spark, {"spark.sql.shuffle.partitions": "2"}):
-        yield spark
+def live(live: SparkSession) -> Iterator[SparkSession]:
+    with sinks.configured(live, {"spark.sql.shuffle.partitions": "2"}):
+        yield live
 
 
 def test_a_query_that_died_within_a_batch_of_its_first_run_goes_on_with_its_partitions(live: SparkSession, settings: Settings) -> None:
