@@ -57,7 +57,12 @@ def test_live_over_an_upgrade_and_a_kill_and_back_to_the_savepoint(tmp_path: Pat
 
     ledger.run(f"savepoint restore {saved.name}")
     assert contents(ledger) == before
-    ledger.run("live --available-now", "savepoint create now")
+    with ledger.running("live") as live:
+        await_that(lambda: contents(ledger) == later)
+        ledger.run("savepoint create now")
+        _, errors = live.communicate(timeout=60)
+    assert (live.returncode, "Traceback" in errors) == (0, False), errors
+    assert desired_state.read_wanted(ledger.settings, LIVE).state == desired_state.RUN
     assert contents(ledger) == later
     assert [each.name for each in places.read_savepoints(ledger.settings)] == [saved.name, "now"]
 
