@@ -14,12 +14,13 @@ from spark_jobs.runtime.settings import read_settings
 
 # Tests of one group run one after the other in one process; what takes longest begins first, and the tests of no group come last.
 # (Gates share homes that take long to make, and Great Expectations, which takes 8 s to import; the tests of dags share Airflow.)
-GROUPS = {  # folder -> group
+GROUPS = {  # folder -> group: the first that a test lies below
+    "spark/live": "live",
     "spark": "spark",
     "integration": "stack",
     "faults": "faults",
-    "releases": "gates",
-    "expectations": "gates",
+    "unit/releases": "gates",
+    "unit/expectations": "gates",
     "dags": "dags",
 }
 _FIRST = tuple(dict.fromkeys(GROUPS.values()))
@@ -34,12 +35,12 @@ LONG_LIVED = {
     "spark.driver.memory": "3g",
     "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
 }
-MARKERS = {"spark": {"spark"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
+MARKERS = {"spark": {"spark", "live"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
 
 
 def group_of(nodeid: str) -> str | None:
     """The group of a test, by the folder that it lies in."""
-    return next((GROUPS[part] for part in nodeid.split("::")[0].split("/") if part in GROUPS), None)
+    return next((group for folder, group in GROUPS.items() if nodeid.startswith(f"tests/{folder}/")), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
