@@ -7,7 +7,7 @@ READY  := .venv/.requirements.sha256
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down status sql test soak bench lint vulnerabilities format
+.PHONY: help setup demo up down status sql backup restore test soak bench lint vulnerabilities format
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,12 @@ status: ## what runs, and where, as lines of NAME=value
 given = $(findstring command line,$(origin $(1)))
 sql: setup ## an SQL prompt on the newest release; RELEASE=N for another one, QUERY="select ..." for one answer
 	@$(PY) -m include.reader $(if $(call given,RELEASE),--release "$$RELEASE") $(if $(call given,QUERY),--query "$$QUERY")
+
+backup: setup ## TO=FOLDER: one moment of the warehouse, checkpoints, reports and databases, copied to a new folder
+	@$(PY) -m include.backup create "$${TO:?name a new folder: make backup TO=FOLDER}"
+
+restore: setup ## FROM=FOLDER: a backup, brought into an empty LEDGER_HOME, and audited
+	@$(PY) -m include.backup restore "$${FROM:?name a backup: make restore FROM=FOLDER}"
 
 test: setup ## every test, few seeds
 	@$(PY) -m pytest --numprocesses 3 --dist loadgroup

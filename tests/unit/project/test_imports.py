@@ -39,6 +39,7 @@ ROOMS = [
     ),
     Room("include.producer", ("airflow", "expectations", "include"), but=("include.producer",)),
     Room("include.reader", ("airflow", "expectations", "include"), but=("include.reader",)),
+    Room("include.backup", ("airflow", "expectations", "include"), but=("include.backup", "include.stack")),
     Room("include.stack", ("airflow", "expectations", "include.orchestration")),
     Room("expectations", ("airflow", "dags", "include", "spark_jobs", "tests")),
     Room("spark_jobs", ("airflow", "dags", "include", "tests")),
@@ -90,6 +91,7 @@ JUDGES = (  # may import expectations
 # What is imported with these must not bring Spark along: it costs seconds, and DAG files are parsed all the time.
 WITHOUT_SPARK = (
     "dags",
+    "include.backup",
     "include.demo",
     "include.orchestration",
     "include.producer",
