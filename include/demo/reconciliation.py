@@ -25,7 +25,7 @@ from spark_jobs.lake.tables import (
 )
 from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release
-from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.settings import Settings, read_endpoints
 
 COORDINATES = ["_topic", "_partition", "_offset"]
 # Queries answer with string views, which pyarrow can neither filter nor join.
@@ -86,7 +86,7 @@ def table_rows(settings: Settings, release: Release) -> dict[str, int]:
 
 def read_gates(settings: Settings) -> list[Gate]:
     """For each layer the newest verdicts on its tables, as one."""
-    newest = newest_verdicts(settings).values()
+    newest, airflow = newest_verdicts(settings).values(), read_endpoints(settings.home).get("airflow_url", "")
     gates = []
     for layer in LAYERS:
         verdicts = [verdict for verdict in newest if verdict.layer == layer]
@@ -99,7 +99,7 @@ def read_gates(settings: Settings) -> list[Gate]:
                 tables=len(verdicts),
                 evaluated=sum(verdict.evaluated for verdict in verdicts),
                 failed_expectations=[f"{verdict.table}: {name}" for verdict in closed for name in verdict.critical or ["?"]],
-                report=shown.report if shown else None,
+                report=shown.page and f"{airflow}/quality/{shown.page}" if shown else None,
             )
         )
     return gates

@@ -8,6 +8,7 @@ import pytest
 from include.demo import __main__ as demo, closed_gate
 from include.demo.waiting import Clock
 from include.producer import Message
+from include.stack.endpoints import write_endpoints
 from spark_jobs.lake.tables import QUALITY_RESULTS, RELEASES, SILVER, ensure_tables
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -37,14 +38,14 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     names = [table.name for table in SILVER]
     rows.write(settings, RELEASES, [rows.release(4, 1, name) for name in ("bronze.transactions", *names)])
     rows.write(settings, QUALITY_RESULTS, [rows.verdict(1, name) for name in names])
-    monkeypatch.setattr(closed_gate, "read_endpoints", lambda _: {"airflow_url": "http://127.0.0.1:8080"})
+    write_endpoints(settings.home, {"airflow_url": "http://127.0.0.1:8080"})
     monkeypatch.setattr(closed_gate, "_RUN_SECONDS", 0)
     return settings
 
 
 def close(settings: Settings) -> None:
     failed = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
-    facts = {"_found": ["800", "1000"], "_expected": ["at most 500", "at most 10"]}
+    facts = {"_found": ["800", "1000"], "_expected": ["at most 500", "at most 10"], "report": "file:///home/quality/data_docs/a.html"}
     rows.write(settings, QUALITY_RESULTS, [failed | facts])
 
 
@@ -73,6 +74,7 @@ def test_the_gate_the_release_and_the_question_are_shown(settings: Settings, cap
     closed_gate.show(settings, Airflow("failed"), ["known"], Clock())  # type: ignore[arg-type]
     text = capsys.readouterr().out
     assert "Gate silver: CLOSED by silver.transactions: quarantined_per_thousand, report " in text  # a warning closes nothing
+    assert ", report http://127.0.0.1:8080/quality/data_docs/a.html" in text
     assert "Readers see release 4, as before the bad batch (release 4)." in text
     assert "http://127.0.0.1:8080/dags/quality_decision/runs/decision__1, tab Required Actions" in text
 
