@@ -25,7 +25,7 @@ from spark_jobs.commands.live import (
     run_state,
     run_upgrade,
 )
-from spark_jobs.commands.maintenance import run_maintenance
+from spark_jobs.commands.maintenance import run_maintenance, run_migrate
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
 from spark_jobs.runtime import engine, private, progress
@@ -66,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
 _JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
     *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_gold),
     *(run_live, run_live_control, run_live_alerts, run_districts, run_state, run_upgrade, run_savepoint, run_example),
-    *(run_gate, run_release, run_decide, run_maintenance, run_audit, run_explain, run_export, run_engine, run_engine_control),
+    *(run_gate, run_release, run_decide, run_maintenance, run_migrate, run_audit, run_explain, run_export, run_engine, run_engine_control),
 )
 JOBS = {job.__name__.removeprefix("run_"): job for job in _JOBS}
 

@@ -135,6 +135,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     )
     audit = jobs.add_parser("audit", help=about["audit"])
     audit.add_argument("--as-of", type=_whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
+    jobs.add_parser("migrate", help=about["migrate"])
     maintenance = jobs.add_parser("maintenance", help=about["maintenance"])
     maintenance.add_argument("--tables", nargs="+", choices=_MAINTAINED, default=_MAINTAINED, metavar="TABLE", help="only these tables")
     maintenance.add_argument(

@@ -1,6 +1,8 @@
 """Live queries from one version of the code to the next: which states are kept, which are refused, and which are lost."""
 
+import logging
 import shutil
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,11 +12,13 @@ from types import ModuleType
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from spark_jobs.commands.maintenance import run_migrate
 from spark_jobs.gold.tables import debit_credit_pairs, sliding_totals
 from spark_jobs.lake import tables
 from spark_jobs.live import fingerprint, places, queries, upgrade
 from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.live.watermarks import hide_type
+from spark_jobs.runtime import session
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, run_live, written
@@ -142,6 +146,22 @@ def test_new_code_goes_on_with_the_state_or_is_refused_before_it_writes(live: Sp
     arrive(settings, 3, ("f", "2024-01-03 00:00:10"))
     run_live(live, settings, [daily(lambda rows: totals(rows).select("type", "window_end", "window_start", "transactions", "amount"))])
     assert written(settings, DAILY) == {("2024-01-01", 3, "508.00"): 1, ("2024-01-02", 1, "900.50"): 1}
+
+
+def test_migrate_names_the_states_that_do_not_fit(
+    live: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    arrive(settings, 1, ("a", "2024-01-01 10:00:00"))
+    run_live(live, settings, [DAILY])
+    monkeypatch.setattr(session, "start_session", lambda *_: live)
+    options = Namespace(name="migrate", run_id="m")
+    monkeypatch.setattr(upgrade, "QUERIES", [DAILY])
+    run_migrate(settings, options)
+    assert "tables and 1 live states fit this code" in caplog.text
+    monkeypatch.setattr(upgrade, "QUERIES", [LOSES["keys of operator 0"]])
+    with pytest.raises(SettingsError, match=r"its state cannot be kept: .* run upgrade --mode stateless --query daily_totals"):
+        run_migrate(settings, options)
 
 
 def test_a_state_is_lost_also_where_only_later_generations_have_written(live: SparkSession, settings: Settings) -> None:

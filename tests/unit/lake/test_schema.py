@@ -115,6 +115,14 @@ def test_every_job_brings_an_older_warehouse_up_first(settings: Settings) -> Non
     assert {table.name: set(columns(settings, table)) for table in EVERY} == {table.name: set(table.columns) for table in EVERY}
 
 
+def test_migrate_says_that_an_older_warehouse_fits_now(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    make_older(settings, BATCHES, ["_read_versions"])
+    assert main(["migrate"]) == 0
+    assert "_read_versions" in columns(settings, BATCHES)
+    assert f"schema version {SCHEMA_VERSION}, 1 tables and 0 live states fit this code" in caplog.text
+
+
 def test_readers_take_an_older_warehouse_as_it_is(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for table in CONTROL:
@@ -150,7 +158,7 @@ def test_what_additions_cannot_mend_is_refused_in_one_line(settings: Settings, n
     kinds = {field.name: field.type for field in a_row(BATCHES).schema} | {column: pa.string() for column in change if " " not in column}
     shape = pa.schema([(column, kind) for column, kind in kinds.items() if column != "_read_versions"])
     deltalake.DeltaTable.create(str(BATCHES.path(settings)), shape, partition_by=change.get("partitioned by"))
-    assert main(["release"]) == 1
+    assert main(["migrate"]) == 1
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert said in line
     assert "use the version of the project that wrote it" in line
@@ -165,7 +173,7 @@ def test_a_newer_warehouse_is_refused_by_every_command(
 ) -> None:
     version_file(settings).parent.mkdir(parents=True)
     version_file(settings).write_text(text)
-    commands = (["silver"], ["gold"], ["gate", "gold"], ["release"], ["audit"], ["maintenance"], ["bronze", "--available-now"])
+    commands = (["silver"], ["gold"], ["gate", "gold"], ["release"], ["audit"], ["maintenance"], ["migrate"], ["bronze", "--available-now"])
     for command in (*commands, ["explain", "--table", "gold.daily_totals", "--where", "true"], ["live"]):
         caplog.clear()
         assert main(command) == 1
