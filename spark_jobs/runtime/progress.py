@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 10.0
 _FOLDER = "progress"  # below LEDGER_CHECKPOINTS
-_STALE_SECONDS = 3 * EVERY_SECONDS  # the file of a job that was killed stays
+_STALE_SECONDS = 3 * EVERY_SECONDS  # the file of a job that was killed stays, until the first job a day later
+_DAY = 86400.0
 
 
 @dataclass
@@ -88,6 +89,9 @@ def shown(settings: Settings, job: str, run_id: str) -> Iterator[None]:
                 with suppress(OSError):  # a full disk stops the job where it matters
                     write_whole(file, json.dumps(asdict(Progress(job, run_id, says, time.time(), _links[-1] if _links else ""))))
 
+    with suppress(OSError):
+        for left in [each for each in file.parent.glob("*.json") if each.stat().st_mtime < time.time() - _DAY]:
+            left.unlink(missing_ok=True)
     saying = Thread(target=say, name="progress", daemon=True)
     saying.start()
     try:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -76,6 +77,16 @@ def test_what_a_killed_job_left_and_files_of_others_count_for_nothing(settings: 
     assert not progress.of_jobs(settings)
     (folder / "gold-4.json").write_text(json.dumps(facts | {"said_at": time.time()}))
     assert [found.says for found in progress.of_jobs(settings)] == ["gold.daily_totals"]
+
+
+def test_what_killed_jobs_left_a_day_ago_goes_with_the_next_job(settings: Settings) -> None:
+    folder = settings.checkpoints / "progress"
+    folder.mkdir(parents=True)
+    for name, hours in (("old", 25), ("young", 23)):
+        (folder / f"{name}.json").write_text("{}")
+        os.utime(folder / f"{name}.json", times=(0, time.time() - hours * 3600))
+    with progress.shown(settings, "gold", "r"):
+        assert [file.name for file in folder.iterdir()] == ["young.json"]
 
 
 def test_a_full_disk_stops_the_file_and_not_the_job(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
