@@ -7,7 +7,6 @@ Exit codes: 0 done, 1 failed, 2 unusable arguments or settings, 3 gate closed, 4
 import argparse
 import logging
 import sys
-import time
 from collections.abc import Callable, Sequence
 
 from spark_jobs.commands import arguments
@@ -30,7 +29,7 @@ from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
 from spark_jobs.runtime import engine, private, progress
 from spark_jobs.runtime.errors import LedgerError, first_line
-from spark_jobs.runtime.masking import MaskingFormatter
+from spark_jobs.runtime.log_lines import JsonFormatter, TextFormatter
 from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger("ledger")
@@ -40,13 +39,14 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code. A known failure is one line on stderr, without a stack trace."""
     private.keep_files_private()
     options = parse_arguments(words)
-    logging.Formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(MaskingFormatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    handler.setFormatter(TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         settings = read_settings()
+        if settings.log_format == "json":
+            handler.setFormatter(JsonFormatter(options.name, options.run_id))
         open_warehouse(settings, options)
         with engine.lent(options.engine != arguments.NO_ENGINE), progress.shown(settings, options.name, options.run_id):
             JOBS[options.name](settings, options)

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from include.orchestration.jobs import Job, job_error
 from include.orchestration.pages import airflow_url, report_url, with_pages
 from spark_jobs.runtime.errors import GateClosed
-from spark_jobs.runtime.job_process import error_line
+from spark_jobs.runtime.log_lines import error_line
 
 NAMES_SHOWN, FOUND_SHOWN = 20, 100
 OPENING = ("passed", "skipped")

@@ -23,7 +23,8 @@ from include.orchestration.pages import with_pages
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.engine import FOLDER
 from spark_jobs.runtime.forks import Forked, start
-from spark_jobs.runtime.job_process import COMMAND, FINAL_EXIT_CODES, MEANINGS, error_line, job_environment
+from spark_jobs.runtime.job_process import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment
+from spark_jobs.runtime.log_lines import error_line
 from spark_jobs.runtime.private import UMASK, keep_files_private
 from spark_jobs.runtime.session import s3_conf, submit_conf, ui_environment
 from spark_jobs.runtime.settings import ROOT, read_settings

@@ -1,7 +1,6 @@
-"""The command of a job, what its process must find in its environment, and what its exit code and output mean. Knows no Airflow."""
+"""The command of a job, what its process must find in its environment, and what its exit code means. Knows no Airflow."""
 
 import importlib.util
-import re
 import sys
 from pathlib import Path
 
@@ -18,7 +17,6 @@ MEANINGS = {
     AuditDifference.exit_code: "audit difference",
     LeaseHeld.exit_code: "another process writes the table",
 }
-JOB_ERROR = re.compile(r"[0-9T:-]{19}Z (?:ERROR|CRITICAL) (.+)")  # how `spark_jobs.run` logs; Spark's own lines have milliseconds
 
 
 def job_environment() -> dict[str, str]:
@@ -34,10 +32,3 @@ def job_environment() -> dict[str, str]:
     if spark is not None and spark.origin is not None:
         environment["SPARK_HOME"] = str(Path(spark.origin).parent)
     return environment
-
-
-def error_line(output: str) -> str:
-    """The last error that the job itself logged, without time and level; the last line where there is none."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [found[1] for line in lines if (found := JOB_ERROR.fullmatch(line))]
-    return (errors or lines or ["no output"])[-1]

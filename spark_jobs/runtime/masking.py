@@ -5,7 +5,6 @@ Spark, Arrow and Java quote what they could not read, and that may be a person's
 include/spark/log4j2.properties does the same for what Spark's JVM logs itself.
 """
 
-import logging
 import re
 
 _HIDDEN = "(not shown: it may quote a value)"
@@ -34,11 +33,3 @@ def mask_error(text: str) -> str:
 def mask_url(url: str) -> str:
     """A URL with its password, if it has one, as three stars; the query, which may hold one too, is left out."""
     return re.sub(r"(://[^:@/\s]*):\S*@", r"\1:***@", url).partition("?")[0]
-
-
-class MaskingFormatter(logging.Formatter):
-    """Formats a record as usual, its stack included, and masks the whole."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line or lines to write."""
-        return mask_error(super().format(record))

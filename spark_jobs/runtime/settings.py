@@ -43,6 +43,7 @@ class Settings:
     live_lookups: bool  # whether live queries look accounts up in Postgres, too
     lookups_in_flight: int  # at a time
     spark_ui: bool  # whether drivers serve Spark's pages, on loopback only
+    log_format: str  # `text`, or `json`
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
     @property
@@ -148,6 +149,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         alert_mail=_addresses(
             matching("LEDGER_ALERT_MAIL", "", r"([^@\s,]+@[^@\s,]+(\s*,\s*(?!$))?)*", "mail addresses, separated by commas") or ""
         ),
+        log_format=matching("LEDGER_LOG_FORMAT", "text", r"text|json", "text or json") or "",
         bronze_applications=matching("LEDGER_BRONZE_APPLICATIONS", "one", r"one|each", "one (for all) or each (its own)") or "",
         live_topics=matching("LEDGER_LIVE_TOPICS", "off", r"on|off", "on or off") == "on",
         live_lookups=matching("LEDGER_LIVE_LOOKUPS", "off", r"on|off", "on or off") == "on",

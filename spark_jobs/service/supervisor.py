@@ -12,7 +12,8 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from spark_jobs.runtime.job_process import COMMAND, FINAL_EXIT_CODES, error_line, job_environment
+from spark_jobs.runtime.job_process import COMMAND, FINAL_EXIT_CODES, job_environment
+from spark_jobs.runtime.log_lines import error_line
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import ROOT, Settings
 from spark_jobs.service import desired_state, heartbeat, log_writer
