@@ -17,10 +17,9 @@ _BATCH = re.compile(r"\bbatch (\d+)\b")
 class TextFormatter(logging.Formatter):
     """Formats a record as `2026-01-01T00:00:00Z LEVEL message`, its stack included, and masks the whole."""
 
-    converter = time.gmtime
-
     def __init__(self) -> None:
         super().__init__("%(asctime)sZ %(levelname)s %(message)s", _TIME)
+        self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
         """The line or lines to write."""
@@ -34,10 +33,9 @@ class JsonFormatter(logging.Formatter):
     first of them; `stack` of an error that was not foreseen.
     """
 
-    converter = time.gmtime
-
     def __init__(self, job: str, run_id: str) -> None:
         super().__init__(datefmt=_TIME)
+        self.converter = time.gmtime
         self._job, self._run_id = job, run_id
 
     def format(self, record: logging.LogRecord) -> str:

@@ -45,7 +45,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 def close(settings: Settings) -> None:
     failed = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
-    facts = {"_found": ["800", "1000"], "_expected": ["at most 500", "at most 10"], "report": "file:///home/quality/data_docs/a.html"}
+    facts = {"_found": ["800", "1000"], "_expected": ["at most 500", "at most 10"], "report": "file:///quality/data_docs/a.html"}
     rows.write(settings, QUALITY_RESULTS, [failed | facts])
 
 
