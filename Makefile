@@ -18,8 +18,8 @@ setup: ## the virtual environment and the jars, from their lock files
 demo: setup ## the whole pipeline on embedded services, which keep running; GATE=closed: and then a bad batch that closes a gate
 	@$(PY) -m include.demo $(if $(call given,GATE),--gate "$$GATE")
 
-up: setup ## start the embedded services: Kafka, Postgres, Airflow
-	@$(PY) -m include.stack up
+up: setup ## start the embedded services: Kafka, Postgres, Airflow; WITH=prometheus: metrics, too
+	@$(PY) -m include.stack up $(if $(call given,WITH),--with "$$WITH")
 
 down: ## stop whatever this LEDGER_HOME started
 	@if [ -e $(READY) ]; then $(PY) -m include.stack down; else echo "not set up (make setup), so nothing was started here"; fi

@@ -27,7 +27,7 @@ from spark_jobs.commands.live import (
 from spark_jobs.commands.maintenance import run_maintenance, run_migrate
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
-from spark_jobs.runtime import engine, private, progress
+from spark_jobs.runtime import engine, job_counts, private, progress
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.log_lines import JsonFormatter, TextFormatter
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -45,8 +45,20 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails within a batch comes back as the error of its query
     try:
         settings = read_settings()
-        if settings.log_format == "json":
-            handler.setFormatter(JsonFormatter(options.name, options.run_id))
+    except LedgerError as error:
+        log.error("%s", error)
+        return error.exit_code
+    if settings.log_format == "json":
+        handler.setFormatter(JsonFormatter(options.name, options.run_id))
+    layer = getattr(options, "layer", None)
+    with job_counts.counted(settings, f"{options.name}-{layer}" if layer else options.name) as ending:
+        ending.exit_code = _run(settings, options)
+    return ending.exit_code
+
+
+def _run(settings: Settings, options: argparse.Namespace) -> int:
+    """Run a job; returns its exit code. What it raises is logged."""
+    try:
         open_warehouse(settings, options)
         with engine.lent(options.engine != arguments.NO_ENGINE), progress.shown(settings, options.name, options.run_id):
             JOBS[options.name](settings, options)

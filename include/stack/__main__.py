@@ -15,12 +15,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code. What goes wrong is one line on standard error."""
     parser = argparse.ArgumentParser(prog="python -m include.stack", description=__doc__)
     parser.add_argument("command", choices=("up", "down", "status"))
-    command = parser.parse_args(arguments).command
+    parser.add_argument("--with", choices=("prometheus",), help="up: start the exporter of metrics, Prometheus and its alertmanager, too")
+    options = vars(parser.parse_args(arguments))
+    command = options["command"]
     keep_files_private()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
     try:
         if command == "up":
-            up(report=_say)
+            up(report=_say, with_prometheus=options["with"] == "prometheus")
         elif command == "down":
             down(report=_say)
         else:

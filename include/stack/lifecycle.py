@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from include.stack import airflow, kafka, postgres
+from include.stack import airflow, kafka, postgres, prometheus
 from include.stack.endpoints import (
     HOST,
     claim_port,
@@ -25,17 +25,21 @@ from spark_jobs.runtime.masking import mask_url
 from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 
 Report = Callable[[str], None]
-PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS)
+PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS, *prometheus.PARTS)
 
 
 def up(
-    environ: Mapping[str, str] = os.environ, report: Report = print, when_kafka_is_up: Callable[[Settings], None] | None = None
+    environ: Mapping[str, str] = os.environ,
+    report: Report = print,
+    when_kafka_is_up: Callable[[Settings], None] | None = None,
+    with_prometheus: bool = False,
 ) -> Settings:
     """Start what does not run yet and return the settings as they now take effect.
 
     Parts that this call started are stopped again when it fails or is interrupted. `when_kafka_is_up` is called as soon as
-    the broker has its topics, while Airflow still boots. Raises SettingsError for a bad setting, LedgerError with one line
-    when a part does not come up, a port is taken or an outside service is not reachable.
+    the broker has its topics, while Airflow still boots. `with_prometheus`: also the exporter of metrics and what watches it.
+    Raises SettingsError for a bad setting, LedgerError with one line when a part does not come up, is not installed, a port is
+    taken or an outside service is not reachable.
     """
     settings = read_settings(environ)
     home = settings.home
@@ -43,15 +47,21 @@ def up(
         running = {part for part in PARTS if find_part(home, part)}
         try:
             check_airflow_port(settings)
+            if with_prometheus:
+                prometheus.check_programs()
             outside_kafka = set_outside(environ, "LEDGER_KAFKA_BOOTSTRAP", kafka.own_bootstrap(home))
             outside_postgres = set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home))
             metadata_url = _start_services(home, outside_kafka, outside_postgres, report)
             port = _airflow_port(settings)
             write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
             settings = read_settings({**environ, **({} if outside_postgres else {"LEDGER_POSTGRES_URL": ""})})
+            watching = prometheus.launch(settings) if with_prometheus else []
             if when_kafka_is_up:
                 when_kafka_is_up(settings)
             _start_airflow(settings, metadata_url, port, environ, report)
+            prometheus.wait(home, watching)
+            if with_prometheus:
+                report(f"Prometheus: {prometheus.own_url(home, prometheus.PROMETHEUS)}")
         except BaseException:
             stop_parts(home, {*PARTS, airflow.MIGRATION} - running, lambda _: None)
             if not find_all(home):
@@ -91,6 +101,8 @@ def status(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         "AIRFLOW_USER": airflow.USER,
         "AIRFLOW_PASSWORD_FILE": str(airflow.password_file(home)),
     }
+    for part, name in prometheus.URLS.items():
+        lines[name] = prometheus.own_url(home, part) or "" if find_part(home, part) else ""
     for part in PARTS:
         runs = "running" if find_part(home, part) else "outside" if outside.get(part) else "stopped"
         lines[part.upper().replace("-", "_")] = runs

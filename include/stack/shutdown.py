@@ -6,20 +6,24 @@ from pathlib import Path
 
 import psutil
 
-from include.stack import kafka, postgres
+from include.stack import kafka, postgres, prometheus
 from include.stack.processes import find_all, find_part, stop, wait_for_end
 
 DRIVERS_SECONDS = 20  # for a stream to finish its micro-batch
 
 
 def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str], None]) -> None:
-    """Stop parts (None: all) with everything they started: Airflow, then Spark drivers, then the rest, then the services."""
+    """Stop parts (None: all) with everything they started: metrics, Airflow, Spark drivers, then the rest, then the services."""
     begun, everything = time.monotonic(), find_all(home, parts)
     chosen = [part for part in (kafka.PART, postgres.PART) if parts is None or part in parts]
     services = [process for part in chosen if (process := find_part(home, part))]
-    others = [process for process in everything if process not in services and not _is_below(process, services)]
+    watching = [process for part in prometheus.PARTS if parts is None or part in parts if (process := find_part(home, part))]
+    others = [process for process in everything if process not in (*services, *watching) and not _is_below(process, services)]
     spark = [process for process in others if _is_spark(process)]
     orchestration = [process for process in others if process not in spark]
+    if watching:
+        stop(watching, patience=10)
+        report(f"stopped the metrics ({len(watching)} processes)")
     if orchestration:
         # A scheduler waits for its tasks and these for their drivers, so do not wait long: a kill is safe, they keep no data.
         stop(orchestration, patience=4)

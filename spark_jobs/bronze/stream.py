@@ -77,6 +77,8 @@ class Stream(SupervisedQuery):
     def _follow(self, query: StreamingQuery) -> None:
         """Take note of the last batch that ended."""
         progress = query.lastProgress
+        if progress is not None:
+            self.costs.follow(query, progress)
         if progress is None or progress.batchId == self._last_batch or not progress.sources:
             return
         if ends := json.loads(progress.sources[0].endOffset):  # null in a trigger that found no partition

@@ -73,6 +73,8 @@ class _LiveStream(SupervisedQuery):
 
     def _follow(self, query: StreamingQuery) -> None:
         last = query.lastProgress
+        if last is not None:
+            self.costs.follow(query, last)
         if last is None or (last.batchId, str(query.runId)) == self._last:
             return
         seen = self._last[0] if self._last[1] == str(query.runId) else -1

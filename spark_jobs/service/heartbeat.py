@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from spark_jobs.runtime.errors import first_line
+from spark_jobs.runtime.identity import find_process as find_process, identify as identify
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service.services import Service
 
@@ -25,7 +26,7 @@ STUCK_SECONDS = 300  # records wait, and no batch has ended
 _GOING_SECONDS = 20  # between an application's last heartbeat and the end of its JVM
 STARTING, RUNNING, STOPPING, ENDED = "starting", "running", "stopping", "ended"
 
-_SIZE = 32 * 1024
+_SIZE = 64 * 1024
 _NAME = ".heartbeat"
 
 
@@ -80,21 +81,6 @@ class Heartbeat:
         """Who it is, for messages."""
         process = self.facts["process"]
         return f"{self.facts['application']} (process {process['pid']} on {self.facts['host']}, epoch {self.facts['epoch']})"
-
-
-def identify(pid: int) -> dict[str, Any]:
-    """A process, so that another one that later gets its number is not taken for it."""
-    return {"pid": pid, "started": psutil.Process(pid).create_time()}
-
-
-def find_process(identity: Mapping[str, Any]) -> psutil.Process | None:
-    """The process of that number that started at that time, if it still runs; also one that is stopped."""
-    try:
-        process = psutil.Process(int(identity["pid"]))
-        same = abs(process.create_time() - float(identity["started"])) < 1
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.Error:
-        return None
 
 
 def read(settings: Settings, service: Service) -> list[Heartbeat]:

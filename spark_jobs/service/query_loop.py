@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.runtime.errors import LedgerError, first_line, line_with_cause
+from spark_jobs.service.costs import Costs
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class SupervisedQuery(ABC):
     def __init__(self, name: str, *, available_now: bool) -> None:
         self.name = name
         self.error: Exception | None = None
+        self.costs = Costs()
         self._available_now = available_now
         self._query: StreamingQuery | None = None
         self._opening: Future[StreamingQuery] | None = None
@@ -109,8 +111,9 @@ class SupervisedQuery(ABC):
     def _state(self) -> dict[str, Any]:
         """The part of `status` that every query has."""
         if self.error is not None:
-            return {"state": "failing", "error": self._line(), "failures": self._failures, "next_try_at": self._next_try}
-        return {"state": "running" if self._query is not None else "starting"}
+            failing = {"state": "failing", "error": self._line(), "failures": self._failures, "next_try_at": self._next_try}
+            return failing | self.costs.facts()
+        return {"state": "running" if self._query is not None else "starting"} | self.costs.facts()
 
     def _guarded(self, take: Batch) -> Batch:
         """What a query does with each batch, kept from beginning while the query is about to be stopped.

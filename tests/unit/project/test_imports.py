@@ -37,6 +37,7 @@ ROOMS = [
             "expectations.row_rules",  # what a rule asks for, in words
         ),
     ),
+    Room("include.metrics", ("airflow", "expectations", "include"), but=("include.metrics", "include.quality_page")),
     Room("include.producer", ("airflow", "expectations", "include"), but=("include.producer",)),
     Room("include.reader", ("airflow", "expectations", "include"), but=("include.reader",)),
     Room("include.backup", ("airflow", "expectations", "include"), but=("include.backup", "include.stack")),
@@ -93,6 +94,7 @@ WITHOUT_SPARK = (
     "dags",
     "include.backup",
     "include.demo",
+    "include.metrics",
     "include.orchestration",
     "include.producer",
     "include.quality_page",
@@ -171,6 +173,14 @@ def test_importing_does_not_bring_spark_along(package: str) -> None:
     modules = modules_of(package)
     assert modules, f"found no file of {package}"
     assert {name: way for name in modules if (way := way_to("pyspark", name))} == {}
+
+
+@pytest.mark.parametrize("package", ["include.metrics"])
+def test_importing_does_not_bring_airflow_along(package: str) -> None:
+    modules = modules_of(package)
+    assert modules, f"found no file of {package}"
+    assert {name: way for name in modules if (way := way_to("airflow", name))} == {}
+    assert way_to("airflow", "include.quality_page.status")  # which is why the exporter does not use that
 
 
 def test_the_walk_sees_every_form_of_import() -> None:

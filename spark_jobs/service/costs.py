@@ -1,0 +1,61 @@
+"""What the batches of a streaming query cost: rows, seconds by phase, state. Out of Spark's own progress, for the heartbeat."""
+
+import logging
+import math
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.runtime.errors import first_line
+
+log = logging.getLogger(__name__)
+
+_ALL = "triggerExecution"  # of a batch, all phases together
+_WORK = "addBatch"  # a phase that a trigger without a batch lacks
+
+
+class Costs:
+    """Counts since the application started, and the last batch's rates and state."""
+
+    def __init__(self) -> None:
+        self._seen = ("", -1)  # run and number of the last batch that was counted
+        self._batches = self._rows = 0
+        self._seconds: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+
+    def follow(self, query: StreamingQuery, last: StreamingQueryProgress) -> None:
+        """Count what ended since the last look. It never raises: a batch whose progress cannot be read is left out."""
+        try:
+            run = str(last.runId)
+            if _WORK not in last.durationMs or self._seen == (run, last.batchId):
+                return
+            counted = self._seen[1] if self._seen[0] == run else -1
+            ended = [last] if last.batchId == counted + 1 else query.recentProgress
+            for progress in ended:
+                if _WORK in progress.durationMs and progress.batchId > counted:
+                    self._count(progress)
+            self._seen = (run, last.batchId)
+        except Exception as error:
+            log.warning("the costs of a batch are not counted: %s: %s", type(error).__name__, first_line(error))
+            log.debug("", exc_info=True)
+
+    def facts(self) -> dict[str, Any]:
+        """What the heartbeat shows of it; nothing before the first batch."""
+        if not self._batches:
+            return {}
+        seconds = {phase: round(seconds, 3) for phase, seconds in self._seconds.items()}
+        return {"costs": {"batches": self._batches, "rows": self._rows, "seconds": seconds, **self._last}}
+
+    def _count(self, progress: StreamingQueryProgress) -> None:
+        self._batches += 1
+        self._rows += progress.numInputRows
+        for phase, milliseconds in progress.durationMs.items():
+            if phase != _ALL:
+                self._seconds[phase] = self._seconds.get(phase, 0.0) + milliseconds / 1000
+        rates = {"input_rate": progress.inputRowsPerSecond, "processing_rate": progress.processedRowsPerSecond}
+        self._last = {name: round(rate, 1) if math.isfinite(rate) else 0.0 for name, rate in rates.items()}
+        self._last["batch_seconds"] = progress.durationMs.get(_ALL, 0) / 1000
+        if progress.stateOperators:
+            self._last["state_rows"] = sum(operator.numRowsTotal for operator in progress.stateOperators)
+            self._last["state_bytes"] = sum(operator.memoryUsedBytes for operator in progress.stateOperators)

@@ -1,0 +1,65 @@
+"""What batches cost, as the heartbeat tells it: every batch of real queries once, whatever the looks at them miss."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.service.costs import Costs
+
+pytestmark = pytest.mark.spark
+
+ROWS = 10
+
+
+def test_every_batch_is_counted_once_with_its_phases_and_its_state(spark: SparkSession, tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def take(rows: DataFrame, number: int) -> None:
+        rows.count()
+        taken.append(number)
+
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load().groupBy("value").count()
+    writer = rows.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path)).trigger(processingTime="100 milliseconds")
+    query, costs = writer.foreachBatch(take).start(), Costs()
+    try:
+        look_until(query, costs, 2)
+        look_until(query, costs, 3)
+        deadline = time.monotonic() + 60
+        while len(taken) < 7:  # batches that nobody looks at
+            assert time.monotonic() < deadline, query.exception()
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    last = query.lastProgress
+    assert last is not None
+    costs.follow(query, last)
+    costs.follow(query, last)
+    found = costs.facts()["costs"]
+    ended = last.batchId + 1
+    assert ended >= 6
+    assert (found["batches"], found["rows"], found["state_rows"]) == (ended, ended * ROWS, ended * ROWS)
+    assert found["state_bytes"] > 0
+    assert {"addBatch", "walCommit", "queryPlanning"} <= found["seconds"].keys()
+    assert "triggerExecution" not in found["seconds"]
+    assert 0 < found["batch_seconds"] < 60
+    assert found["processing_rate"] > 0
+
+
+def test_progress_that_cannot_be_read_is_left_out_and_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    costs = Costs()
+    nothing: Any = None
+    costs.follow(nothing, nothing)
+    assert costs.facts() == {}
+    assert [message.partition(":")[0] for message in caplog.messages] == ["the costs of a batch are not counted"]
+
+
+def look_until(query: Any, costs: Costs, batches: int) -> None:
+    deadline = time.monotonic() + 60
+    while costs.facts().get("costs", {}).get("batches", 0) < batches:
+        assert time.monotonic() < deadline, query.exception()
+        if query.lastProgress is not None:
+            costs.follow(query, query.lastProgress)
+        time.sleep(0.02)
