@@ -23,6 +23,7 @@ async def quality(scope: Message, receive: Callable[[], Awaitable[Message]], sen
 APPS = [{"app": quality, "url_prefix": "/quality", "name": "Quality"}]
 VIEWS = [
     {"name": "Quality", "href": "quality/", "destination": "nav", "url_route": "quality", "nav_top_level": True},
+    {"name": "Operations", "href": "quality/operations", "destination": "nav", "url_route": "operations", "nav_top_level": True},
     {
         "name": "Quality",
         "href": "quality/run?dag_id={DAG_ID}&run_id={RUN_ID}",

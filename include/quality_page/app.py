@@ -19,7 +19,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, REDRIVE_DAG, dag_of_run
 from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
 from include.quality_page.measures import Measures, measure
-from include.quality_page.parameters import Chosen, GoldName, PageNumber, ReleaseNumber
+from include.quality_page.operations import look
+from include.quality_page.parameters import Chosen, GoldName, Hours, PageNumber, ReleaseNumber
 from include.quality_page.reading import Warehouse
 from include.quality_page.status import read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
@@ -217,6 +218,12 @@ def explain(
         releases=explained.releases(warehouse) if warehouse else [],
         answer=explained.answer(warehouse.settings, of, keys, release or None) if warehouse else explained.Answer(),
     )
+
+
+@app.get("/operations")
+def operations(request: Request, hours: Hours = 6) -> Response:
+    """Is data fresh, is it right, does it keep up, what does it cost: the dashboard's panels, where Prometheus runs."""
+    return _page(request, "operations.html", _open(), looked=look(_settings(), hours), hours=hours)
 
 
 @app.get("/data_docs/{path:path}")

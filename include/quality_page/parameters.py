@@ -12,6 +12,7 @@ from spark_jobs.lake.tables import Table
 PageNumber = Annotated[int, Query(ge=1, le=quarantine.MOST_PAGES)]
 Batch = Annotated[int, BeforeValidator(lambda text: text or 0), Query(ge=0, le=2**62)]  # an empty field is no limit
 ReleaseNumber = Annotated[int, BeforeValidator(lambda text: text or 0), Query(ge=0, le=2**62)]  # an empty field is no release: as it is now
+Hours = Annotated[int, Query(ge=1, le=168)]
 RuleName = Annotated[str, Query(pattern=r"^([a-z][a-z0-9_]{0,99})?$")]
 SourceName = Annotated[str, Query(pattern=r"^[\w.#:/ -]{0,200}$")]
 TableName = Annotated[str, Query(pattern=f"^({'|'.join(map(re.escape, quarantine.TABLES))})$")]

@@ -53,9 +53,9 @@ def up(
             outside_postgres = set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home))
             metadata_url = _start_services(home, outside_kafka, outside_postgres, report)
             port = _airflow_port(settings)
+            watching = prometheus.launch(settings) if with_prometheus else []
             write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
             settings = read_settings({**environ, **({} if outside_postgres else {"LEDGER_POSTGRES_URL": ""})})
-            watching = prometheus.launch(settings) if with_prometheus else []
             if when_kafka_is_up:
                 when_kafka_is_up(settings)
             _start_airflow(settings, metadata_url, port, environ, report)
@@ -168,6 +168,8 @@ def _addresses(home: Path, port: int, outside_kafka: str | None, outside_postgre
         "airflow_user": airflow.USER,
         "airflow_password_file": str(airflow.password_file(home)),
     }
+    if find_part(home, prometheus.PROMETHEUS):
+        addresses["prometheus_url"] = prometheus.own_url(home, prometheus.PROMETHEUS) or ""
     if not outside_postgres:
         addresses["postgres_url"] = postgres.own_url(home) or ""
         addresses["postgres_password_file"] = str(postgres.password_file(home))

@@ -38,6 +38,7 @@ def test_no_route_answers_without_a_login(home: Settings, anyone: TestClient) ->
         "/run",
         "/decisions",
         "/explain",
+        "/operations",
         "/quarantine",
         "/quarantine.csv",
         "/data_docs/{path:path}",
@@ -57,6 +58,7 @@ def test_airflow_finds_the_plugin_and_imports_nothing_of_ours_for_it(monkeypatch
     assert [each["url_prefix"] for each in plugin.fastapi_apps] == ["/quality"]
     assert [(each["destination"], each["href"].split("?")[0]) for each in plugin.external_views] == [
         ("nav", "quality/"),
+        ("nav", "quality/operations"),
         ("dag_run", "quality/run"),
     ]
     text = (ROOT / "include/plugins/quality.py").read_text()

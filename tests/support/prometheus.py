@@ -33,8 +33,8 @@ class Prometheus:
     """The server: its queries, and the alerts that fire."""
 
     def __init__(self, port: int, stop_exporter: Callable[[], None]) -> None:
-        self.stop_exporter = stop_exporter
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10)
+        self.stop_exporter, self.address = stop_exporter, f"http://127.0.0.1:{port}"
+        self._client = httpx.Client(base_url=self.address, trust_env=False, timeout=10)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The answer to an instant query; fails where Prometheus refuses it."""

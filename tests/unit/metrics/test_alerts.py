@@ -13,6 +13,7 @@ from include.docs.generate import FOLDER
 from include.metrics.series import SERIES
 from include.stack import prometheus as stack
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from spark_jobs.service.services import LIVE
 from tests.support import metrics_home
 from tests.support.prometheus import RULES, await_until, program, scraping
 
@@ -80,7 +81,7 @@ def test_each_alert_fires_once_its_fault_is_made_and_every_query_of_the_dashboar
 
         def has_rates() -> bool:
             metrics_home.ingest(settings, next(seconds))
-            metrics_home.beat(settings, metrics_home.LIVE, {"alerts": metrics_home.following()})
+            metrics_home.beat(settings, LIVE, {"alerts": metrics_home.following()})
             return bool(prometheus.query("rate(ledger_query_rows_total[5m]) > 0"))
 
         await_until(has_rates, 30, lambda: prometheus.query("up"))

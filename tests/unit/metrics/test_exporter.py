@@ -16,6 +16,7 @@ from include.metrics.warehouse import Cache
 from spark_jobs.lake import leases, tables
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.service import desired_state
+from spark_jobs.service.heartbeat import HeartbeatFile
 from spark_jobs.service.services import INGESTION, LIVE
 from tests.support import metrics_home, quality_rows
 
@@ -88,7 +89,7 @@ def test_an_application_whose_topics_others_took_over_is_forgotten(settings: Set
     gone = INGESTION.folder(settings) / "bronze.heartbeat"
     for topic in INGESTION.parts:
         (gone.parent / f"bronze-{topic}.heartbeat").write_text(gone.read_text().replace('"bronze"', f'"bronze-{topic}"'))
-        metrics_home.HeartbeatFile(settings, INGESTION, f"bronze-{topic}", [topic], "run", 2).beat(
+        HeartbeatFile(settings, INGESTION, f"bronze-{topic}", [topic], "run", 2).beat(
             state="running", topics={topic: metrics_home.ingesting(lag_records=1)}
         )
     text = gone.read_text()
