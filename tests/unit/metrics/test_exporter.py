@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
-from include.metrics import applications, warehouse
+from include.metrics import applications
 from include.metrics.exporter import Exporter, registry
 from include.metrics.series import COUNTER, SERIES, Sample
 from include.metrics.warehouse import Cache
@@ -139,13 +139,6 @@ def test_a_second_scrape_sees_what_changed_since_the_first(settings: Settings) -
     assert of(found, "unreleased_rows", topic="transactions") == 1
 
 
-def test_rows_that_deletion_vectors_remove_do_not_count(settings: Settings) -> None:
-    """Delta's statistics of a file still count them, so a table that has them is asked."""
-    assert [table.name for table in tables.EVERY if table.deletion_vectors]
-    table = tables.TRANSACTIONS_LATE
-    assert [value for name, _, value in warehouse._table(settings, table) if name == "ledger_table_rows"] == [3]
-
-
 def test_a_part_that_cannot_be_read_takes_no_other_with_it(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     before = scrape(settings)
     metrics_home.damage(settings)
@@ -159,9 +152,7 @@ def test_a_part_that_cannot_be_read_takes_no_other_with_it(settings: Settings, c
     assert sum("the metrics of gates cannot be read" in line for line in caplog.messages) == 1  # once, not at each scrape
 
 
-def exporter_registry(exporter: Exporter):  # type: ignore[no-untyped-def]
-    from prometheus_client import CollectorRegistry
-
+def exporter_registry(exporter: Exporter) -> CollectorRegistry:
     made = CollectorRegistry()
     made.register(exporter)
     return made
