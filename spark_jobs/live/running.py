@@ -50,18 +50,18 @@ class _LiveStream(SupervisedQuery):
     def __init__(self, spark: SparkSession, settings: Settings, name: str, source: Table, seconds: float, *, available_now: bool) -> None:
         super().__init__(name, available_now=available_now)
         self._spark, self._settings, self._source, self._seconds = spark, settings, source, seconds
-        self._last, self._reached, self._dropped, self._watermark = (-1, ""), 0, 0, ""
+        self._last, self._batch, self._reached, self._watermark = ("", ""), -1, 0, ""
         self._counted_at, self._waiting = 0.0, 0
 
     def status(self, now: float) -> dict[str, Any]:
         """State, last batch, the watermark, and how many rows of the table that it reads wait."""
         status = self._state()
-        if self._last[0] >= 0:
+        if self._batch >= 0:
             if now - self._counted_at > _COUNT_SECONDS:
                 self._counted_at, self._waiting = now, _rows_since(self._source.path(self._settings), self._reached)
             if not self._waiting:
                 self._progressed = time.time()
-            status |= {"batch": self._last[0], "lag_records": self._waiting, "watermark": self._watermark, "dropped_rows": self._dropped}
+            status |= {"batch": self._batch, "lag_records": self._waiting, "watermark": self._watermark, "dropped_rows": self.costs.dropped}
         return status | {"progressed_at": self._progressed}
 
     def _is_beside(self, source: str) -> bool:
@@ -73,18 +73,18 @@ class _LiveStream(SupervisedQuery):
 
     def _follow(self, query: StreamingQuery) -> None:
         last = query.lastProgress
-        if last is not None:
-            self.costs.follow(query, last)
-        if last is None or (last.batchId, str(query.runId)) == self._last:
+        if last is None or (last.timestamp, str(query.runId)) == self._last:  # Spark numbers a report without a batch as the batch to come
             return
-        seen = self._last[0] if self._last[1] == str(query.runId) else -1
-        for progress in query.recentProgress if last.batchId > seen + 1 else [last]:
-            if progress.batchId > seen and (dropped := sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)):
-                log.error(
-                    "live %s: batch %d dropped %d rows that were accepted as in time: please report", self.name, progress.batchId, dropped
-                )
-                self._dropped += dropped
-        self._last, self._progressed = (last.batchId, str(query.runId)), time.time()
+        batches, dropped = self.costs.batches, self.costs.dropped
+        self.costs.follow(query, last)
+        if self.costs.dropped > dropped:
+            log.error(
+                "live %s: dropped %d rows that were accepted as in time, up to batch %d: please report",
+                *(self.name, self.costs.dropped - dropped, last.batchId),
+            )
+        if self.costs.batches > batches or self._batch < 0:
+            self._progressed = time.time()
+        self._last, self._batch = (last.timestamp, str(query.runId)), last.batchId
         ends = [source.endOffset for source in last.sources if not self._is_beside(source.description)]
         self._reached = min((json.loads(end)["reservoirVersion"] for end in ends if end and end != "null"), default=self._reached)
         self._watermark = (last.eventTime or {}).get("watermark", self._watermark)

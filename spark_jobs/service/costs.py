@@ -1,4 +1,4 @@
-"""What the batches of a streaming query cost: rows, seconds by phase, state. Out of Spark's own progress, for the heartbeat."""
+"""What the batches of a streaming query cost: rows, seconds by phase, state, and rows dropped. Out of Spark's own progress."""
 
 import logging
 import math
@@ -16,11 +16,11 @@ _WORK = "addBatch"  # a phase that a trigger without a batch lacks
 
 
 class Costs:
-    """Counts since the application started, and the last batch's rates and state."""
+    """Counts since the application started, and the last batch's rates and state. `dropped` are rows behind the watermark."""
 
     def __init__(self) -> None:
         self._seen = ("", -1)  # run and number of the last batch that was counted
-        self._batches = self._rows = 0
+        self.batches = self.dropped = self._rows = 0
         self._seconds: dict[str, float] = {}
         self._last: dict[str, float] = {}
 
@@ -42,13 +42,13 @@ class Costs:
 
     def facts(self) -> dict[str, Any]:
         """What the heartbeat shows of it; nothing before the first batch."""
-        if not self._batches:
+        if not self.batches:
             return {}
         seconds = {phase: round(seconds, 3) for phase, seconds in self._seconds.items()}
-        return {"costs": {"batches": self._batches, "rows": self._rows, "seconds": seconds, **self._last}}
+        return {"costs": {"batches": self.batches, "rows": self._rows, "seconds": seconds, **self._last}}
 
     def _count(self, progress: StreamingQueryProgress) -> None:
-        self._batches += 1
+        self.batches += 1
         self._rows += progress.numInputRows
         for phase, milliseconds in progress.durationMs.items():
             if phase != _ALL:
@@ -58,4 +58,5 @@ class Costs:
         self._last["batch_seconds"] = progress.durationMs.get(_ALL, 0) / 1000
         if progress.stateOperators:
             self._last["state_rows"] = sum(operator.numRowsTotal for operator in progress.stateOperators)
+            self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
             self._last["state_bytes"] = sum(operator.memoryUsedBytes for operator in progress.stateOperators)

@@ -1,9 +1,12 @@
 """What batches cost, as the heartbeat tells it: every batch of real queries once, whatever the looks at them miss."""
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -46,6 +49,30 @@ def test_every_batch_is_counted_once_with_its_phases_and_its_state(spark: SparkS
     assert "triggerExecution" not in found["seconds"]
     assert 0 < found["batch_seconds"] < 60
     assert found["processing_rate"] > 0
+
+
+def test_rows_behind_the_watermark_are_counted_also_after_a_report_without_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    def arrive(number: int, day: int) -> None:
+        pq.write_table(pa.table({"at": pa.array([datetime(2024, 1, day, tzinfo=UTC)], pa.timestamp("us", "UTC"))}), tmp_path / "draft")
+        (tmp_path / "draft").rename(folder / f"{number}.parquet")
+
+    (folder := tmp_path / "rows").mkdir()
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100")
+    rows = spark.readStream.schema("at timestamp").parquet(str(folder)).withWatermark("at", "1 hour").groupBy("at").count()
+    writer = rows.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path / "c")).format("noop")
+    query, costs = writer.trigger(processingTime="100 milliseconds").start(), Costs()
+    try:
+        for number, day in enumerate([1, 20, 20, 2, 3]):  # the last two are late
+            arrive(number, day)
+            look_until(query, costs, costs.batches + 1)
+            idle = time.monotonic() + 0.5
+            while time.monotonic() < idle:
+                costs.follow(query, query.lastProgress)  # type: ignore[arg-type]
+                time.sleep(0.02)
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    assert costs.dropped == 2
 
 
 def test_progress_that_cannot_be_read_is_left_out_and_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
