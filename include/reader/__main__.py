@@ -1,5 +1,7 @@
 """`make sql`, `python -m include.reader [--release N] [--query SQL]`: SQL over a release, at a prompt, from a file or as one query.
 
+`--views spark` (or `duckdb`) prints the release's tables as views instead, as a script of that engine.
+
 Commands of the prompt: `\\tables`, `\\releases`, `\\release [N]`, `\\help`, `\\q`. A query ends with a semicolon.
 """
 
@@ -14,7 +16,7 @@ from include.reader.layout import lay_out
 from include.reader.release import ReleaseReader, open_release
 from include.reader.statements import QueryError, split
 from spark_jobs.lake import schema
-from spark_jobs.releases import archive, retention
+from spark_jobs.releases import archive, retention, views
 from spark_jobs.releases.releases import newest_release
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.private import keep_files_private
@@ -26,6 +28,7 @@ HELP = r"""\tables        the tables of this release, their versions and rows
 \q             leave (also: end of input)
 A query ends with a semicolon: select * from gold.daily_totals limit 5;
 Also: show columns from gold.daily_totals; describe silver.transactions; explain select ...;"""
+VIEWS = {"duckdb": views.in_duckdb, "spark": views.in_spark}
 MOST_ROWS, WIDEST = 1000, 100  # what a person reads
 
 
@@ -35,11 +38,14 @@ def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -
     parser = argparse.ArgumentParser(prog="python -m include.reader", description=__doc__.splitlines()[0])
     parser.add_argument("--release", metavar="N", help="the number of a release; without it, the newest")
     parser.add_argument("--query", metavar="SQL", help="answer this and leave")
+    parser.add_argument("--views", choices=VIEWS, help="print a script of this engine that makes the release's tables as views, and leave")
     options = parser.parse_args(arguments)
     source = source or sys.stdin
     try:
         prompt = Prompt(read_settings(), options.release, is_person=source.isatty() and options.query is None)
-        if options.query is not None:
+        if options.views is not None:
+            print(VIEWS[options.views](prompt.settings, prompt.reader.release), end="")
+        elif options.query is not None:
             prompt.answer(options.query)
         elif prompt.is_person:
             prompt.talk()

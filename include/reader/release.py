@@ -10,9 +10,9 @@ from deltalake.exceptions import DeltaError
 
 from include.reader.statements import QueryError, check_query
 from spark_jobs import control
-from spark_jobs.lake.tables import CONTROL, CORRECTIONS
 from spark_jobs.releases import archive, retention
 from spark_jobs.releases.releases import Release
+from spark_jobs.releases.views import readable_control
 from spark_jobs.runtime.settings import Settings
 
 # Numbers with a point are decimals in a query as in the tables: amount * 1.1 stays exact.
@@ -79,11 +79,10 @@ class ReleaseReader:
         return session
 
     def _add_control(self, session: QueryBuilder) -> None:
-        """The control tables, as they are at the first query. Corrections are left out: they hold values of persons."""
+        """The control tables, as they are at the first query."""
         session.execute("create schema control")
-        for table in CONTROL:
-            if table != CORRECTIONS and table.exists(self.settings):
-                control.register(session, table.name, table.open(self.settings), table)
+        for table in readable_control(self.settings):
+            control.register(session, table.name, table.open(self.settings), table)
 
 
 def open_release(settings: Settings, release_id: int | None = None) -> ReleaseReader:

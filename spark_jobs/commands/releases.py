@@ -3,7 +3,7 @@
 import argparse
 
 from spark_jobs.commands.preconditions import ROLL_BACK, Wants, ready
-from spark_jobs.releases import archive, decisions, gates, rehearsal, releases, rule_rehearsal
+from spark_jobs.releases import archive, catalogues, decisions, gates, rehearsal, releases, rule_rehearsal
 from spark_jobs.runtime.settings import Settings
 
 
@@ -24,6 +24,7 @@ def run_release(settings: Settings, options: argparse.Namespace) -> None:
             releases.publish(settings)
     else:
         archive.copy_release(settings, options.keep)
+    catalogues.bring_up_to_date(settings)
 
 
 def run_decide(settings: Settings, options: argparse.Namespace) -> None:

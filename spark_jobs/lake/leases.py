@@ -27,7 +27,8 @@ WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 # Names that are not tables come first (a job that runs one at a time), then tables by layer. Control tables come last: jobs write them
 # while they hold the tables described. Of these, releases come first: a roll-back corrects the others while nothing can be released.
-_ORDER = ("bronze", "silver", "gold", "control.releases", "control")
+# Last come the catalogues, which are written after a release, also by a backfill that holds the tables.
+_ORDER = ("bronze", "silver", "gold", "control.releases", "control", "catalogues")
 
 
 class _Held(threading.local):

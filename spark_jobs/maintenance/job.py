@@ -16,7 +16,7 @@ from spark_jobs.lake.tables import BRONZE, GOLD, LAYERS, LIVE, QUALITY_RESULTS, 
 from spark_jobs.lake.topics import EVENTS
 from spark_jobs.maintenance import expiry, requests, table_maintenance
 from spark_jobs.maintenance.table_maintenance import Report
-from spark_jobs.releases import retention, rollback
+from spark_jobs.releases import catalogues, retention, rollback
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError
 from spark_jobs.runtime.settings import Settings
@@ -52,6 +52,7 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
                 log.info("%s", reports[-1])
     if QUALITY_RESULTS in tables:
         expiry.remove_expired_reports(settings, table_maintenance.utc_now())
+        catalogues.bring_up_to_date(settings)
     if failed := [report for report in reports if report.error]:
         raise LedgerError(f"maintenance of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
     return reports

@@ -23,7 +23,7 @@ from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topics import EVENTS, TOPICS, VERSIONS
 from spark_jobs.lake.versions import rows_written
-from spark_jobs.releases import gates, releases, rollback
+from spark_jobs.releases import catalogues, gates, releases, rollback
 from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
 from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION, Rebuilt, Staged, rebuild_silver, stage
 from spark_jobs.runtime import progress
@@ -232,6 +232,7 @@ class _Work:
         for layer in LAYERS:
             gates.run(self.settings, layer, self.run_id, limit_seconds=self.settings.gate_seconds, has_lease=True)
         releases.publish(self.settings)
+        catalogues.bring_up_to_date(self.settings)
         self.published = True
 
 
