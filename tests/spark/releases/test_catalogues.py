@@ -20,11 +20,12 @@ from tests.support.warehouse import good_rows, write
 
 pytestmark = pytest.mark.spark
 NOW = datetime.now(UTC)
+ROWS = 6_000
 LARGE = (ENRICHED_TRANSACTIONS, LARGE_CREDITS)
 PARTS = (  # what a reader skips files, row groups and pages by
     "transaction_id = 'T00777'",
     "event_at >= timestamp '2013-01-02 20:00:00' and event_at < timestamp '2013-01-03 01:00:00'",
-    "amount > 4000 and customer_id <> 'C00000001'",
+    "amount > 1000 and customer_id <> 'C00000001'",
 )
 
 
@@ -36,14 +37,14 @@ def grow(spark: SparkSession, settings: Settings, table: Table) -> None:
         spark.read.format("delta")
         .load(path)
         .limit(1)
-        .crossJoin(spark.range(20_000))
+        .crossJoin(spark.range(ROWS))
         .withColumn("transaction_id", F.format_string("T%05d", number))
-        .withColumn("event_at", F.col("event_at") + F.make_dt_interval(secs=number * 5))
+        .withColumn("event_at", F.col("event_at") + F.make_dt_interval(secs=number * 15))
         .withColumn("amount", (number / 4).cast("decimal(18,2)"))
         .withColumn("customer_id", F.format_string("C%08d", number % 7))
         .drop("id")
     )
-    rows.coalesce(1).write.format("delta").mode("append").option("parquet.block.size", 131072).options(**SMALL_PAGES).save(path)
+    rows.coalesce(1).write.format("delta").mode("append").option("parquet.block.size", 32768).options(**SMALL_PAGES).save(path)
 
 
 def vectors(settings: Settings, table: Table, version: int) -> int:
@@ -59,23 +60,26 @@ def test_removed_rows_are_removed_in_each_release(spark: SparkSession, tmp_path:
     released_on(settings, NOW - timedelta(hours=3))
     for table in LARGE:
         path = f"delta.`{table.path(settings)}`"
+        spark.sql(f"alter table {path} set tblproperties ('delta.enableDeletionVectors' = 'true')")  # as the gold job does
         grow(spark, settings, table)
         spark.sql(f"delete from {path} where cast(substr(transaction_id, 2) as int) % 3 = 1")
         assert vectors(settings, table, table.open(settings).version())
     released_on(settings, NOW - timedelta(hours=2), first=2)
     for table in LARGE:
         path = f"delta.`{table.path(settings)}`"
-        spark.sql(f"merge into {path} t using (select * from range(0, 20000, 5)) s on t.transaction_id = format_string('T%05d', s.id) "
-                  "when matched and s.id % 2 = 0 then delete when matched then update set amount = t.amount + 0.01")
+        spark.sql(
+            f"merge into {path} t using (select * from range(0, {ROWS}, 5)) s on t.transaction_id = format_string('T%05d', s.id) "
+            "when matched and s.id % 2 = 0 then delete when matched then update set amount = t.amount + 0.01"
+        )
         assert vectors(settings, table, table.open(settings).version())
     released_on(settings, NOW, first=3)
     catalogues.bring_up_to_date(settings)
 
     found = {number: assert_same_rows(settings, number)["gold.enriched_transactions"] for number in (1, 2, 3)}
-    assert found == {1: 4, 2: 4 + 13_333 - 0, 3: 0}
-    for number in (2, 3):
-        assert_same_parts(settings, number)
-        assert_same_in_spark(spark, settings, number)
+    assert found == {1: 4, 2: 2 + 4_000, 3: 2 + 3_600}
+    assert_same_parts(settings, 2)
+    assert_same_parts(settings, 3)
+    assert_same_in_spark(spark, settings, 2)
 
 
 def assert_same_parts(settings: Settings, number: int) -> None:
@@ -91,18 +95,20 @@ def assert_same_parts(settings: Settings, number: int) -> None:
 
 
 def assert_same_in_spark(spark: SparkSession, settings: Settings, number: int) -> None:
-    """The views of Spark's script have as many rows as the release names."""
+    """Spark takes the script, and its views have as many rows as the reader sees."""
     reader = open_release(settings, number)
-    script = views.in_spark(settings, reader.release)
-    layers = ("bronze", "silver", "gold", "control")
+    chosen = [*(table.name for table in LARGE), "bronze.transactions", "silver.customers"]
+    views_of = {name: f" view {'.'.join(f'`{part}`' for part in name.split('.'))} " for name in (*chosen, "control.releases")}
+    *statements, end = views.in_spark(settings, reader.release).split(";\n")
+    assert (len(statements), end) == (4 + len(reader.tables) + len(views.readable_control(settings)), "")
     try:
-        for statement in script.split(";\n"):
-            if statement:
+        for statement in statements:  # of the views those that are looked at: Spark takes its time for each
+            if " view " not in statement or any(view in statement for view in views_of.values()):
                 spark.sql(statement)
-        for name in reader.tables:
+        for name in chosen:
             expected = reader.sql(f"select count(*) as n from {name}")["n"][0].as_py()
             assert spark.sql(f"select * from {name}").count() == expected, name
         assert spark.sql("select * from control.releases").count() == DeltaTable(str(tables.RELEASES.path(settings))).count()
     finally:
-        for layer in layers:
+        for layer in ("bronze", "silver", "gold", "control"):
             spark.sql(f"drop database if exists {layer} cascade")

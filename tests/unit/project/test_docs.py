@@ -18,6 +18,7 @@ from include.docs import generate
 from include.setup.check_files import project_files
 from spark_jobs import control
 from spark_jobs.lake import tables
+from spark_jobs.releases import catalogues
 from spark_jobs.run import JOBS
 from spark_jobs.runtime import errors
 from spark_jobs.runtime.job_process import MEANINGS
@@ -224,6 +225,7 @@ def test_readers_get_the_released_version(tmp_path: Path) -> None:
     schema = pa.schema(tables.DAILY_TOTALS.delta_schema().to_arrow())
     for kind in ("Credit", "Debit"):  # versions 1 and 2: the second is not released yet
         write_deltalake(str(tables.DAILY_TOTALS.path(settings)), pa.Table.from_pylist([{"type": kind}], schema=schema), mode="append")
+    catalogues.bring_up_to_date(settings)
     program = fenced("python", "reading.md") + "\nprint(list(totals['type']), table.version(), same.version())"
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LEDGER_")}
     environment |= {"LEDGER_HOME": str(settings.home), "PYTHONPATH": str(ROOT)}

@@ -137,7 +137,7 @@ def test_a_catalogue_goes_with_its_release_and_one_that_is_kept_is_read_from_its
     assert assert_same_rows(settings, 1) == assert_same_rows(settings, 3) == before
     with open_catalogue(settings, 5) as connection, pytest.raises(Exception, match=r"\.parquet"):  # its files are gone
         connection.execute("select sum(transactions) from gold.daily_totals").fetchall()
-    with pytest.raises(LedgerError, match="release 2 of .* has expired"):
+    with pytest.raises(LedgerError, match=r"release 2 of .* has expired"):
         open_catalogue(settings, 2)
     shutil.rmtree(archive.folder(settings, 1))
     catalogues.bring_up_to_date(settings)
@@ -212,7 +212,7 @@ def test_a_catalogue_that_cannot_be_written_fails_no_release_and_comes_with_the_
         with caplog.at_level(logging.INFO):
             assert run.main(["release"]) == 0
     assert "release 1 has no SQL catalogue (DuckDB wrote nothing: " in caplog.text
-    with pytest.raises(LedgerError, match="found no SQL catalogue at .*newest"):
+    with pytest.raises(LedgerError, match=r"found no SQL catalogue at .*newest"):
         open_catalogue(settings)
     assert run.main(["release"]) == 0
     assert_same_rows(settings, 1)
