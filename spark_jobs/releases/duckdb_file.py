@@ -36,8 +36,7 @@ def connect(database: str | Path = ":memory:", *, read_only: bool = False) -> An
     import duckdb_extension_delta
 
     [extension] = (Path(folder) / f"extensions/v{duckdb.__version__}/delta.duckdb_extension" for folder in duckdb_extension_delta.__path__)
-    no_downloads = {"autoinstall_known_extensions": "false"}
-    connection = duckdb.connect(str(database), read_only=read_only, config=no_downloads)
+    connection = duckdb.connect(str(database), read_only=read_only, config={"autoinstall_known_extensions": "false"})
     connection.load_extension(str(extension))
     connection.execute("set timezone = 'UTC'")
     return connection

@@ -4,6 +4,7 @@ import logging
 import shutil
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 
 from include.reader import open_catalogue, open_release
 from spark_jobs import control, run
-from spark_jobs.lake.tables import CORRECTIONS, DAILY_TOTALS
+from spark_jobs.lake.tables import CORRECTIONS, DAILY_TOTALS, QUALITY_RESULTS
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.releases import archive, catalogues, decisions, duckdb_file, releases, rollback, views
 from spark_jobs.runtime.errors import LedgerError
@@ -144,15 +145,12 @@ def test_a_catalogue_goes_with_its_release_and_one_that_is_kept_is_read_from_its
     assert "release-1.duckdb" not in files(settings)
 
 
-def test_maintenance_removes_the_catalogues_of_expired_releases(copy_home: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_removes_the_catalogues_of_expired_releases(copy_home: Copy) -> None:
     settings = copy_home()
-    released_on(settings, NOW - timedelta(days=6), NOW)
-    catalogues.bring_up_to_date(settings)
-    control.append(settings, releases.RELEASES, [])
+    released_on(settings, NOW - timedelta(days=20), NOW - timedelta(days=10))
+    catalogues.bring_up_to_date(replace(settings, release_days=30))
     shown = files(settings)
-    monkeypatch.setattr(catalogues.retention, "offered", lambda settings, now: releases.read_releases(settings)[-1:])
-    table = next(table for table in views.readable_control(settings) if table.name == "control.quality_results")
-    maintenance.run(settings, [table], lambda: pytest.fail("a session was started"), who="test", wait_seconds=0)
+    maintenance.run(settings, [QUALITY_RESULTS], lambda: pytest.fail("a session was started"), who="test", wait_seconds=0)
     assert (shown[1], files(settings)) == ("release-1.duckdb", ["newest.duckdb", "release-2.duckdb", "release-2.sql"])
 
 
