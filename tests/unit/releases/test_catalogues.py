@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 
 from include.reader import open_catalogue, open_release
 from spark_jobs import control, run
-from spark_jobs.lake.tables import CORRECTIONS, DAILY_TOTALS, QUALITY_RESULTS
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import CORRECTIONS, DAILY_TOTALS, GOLD, QUALITY_RESULTS, SILVER_OWNED
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.releases import archive, catalogues, decisions, duckdb_file, releases, rollback, views
 from spark_jobs.runtime.errors import LedgerError
@@ -225,6 +226,13 @@ def test_whatever_fails_fails_no_release(copy_home: Copy, monkeypatch: pytest.Mo
     assert run.main(["release"]) == 0
     assert "the SQL catalogues could not be brought up to date (" in caplog.text
     assert releases.newest_release(settings).release_id == 1
+
+
+def test_a_backfill_that_holds_the_tables_writes_its_catalogue(copy_home: Copy) -> None:
+    settings = copy_home()
+    with leases.hold(settings, (*SILVER_OWNED, *GOLD), owner="backfill"):
+        published(settings)
+    assert "release-1.duckdb" in files(settings)
 
 
 def test_one_run_writes_a_few_of_many_that_are_missing_the_newest_first(copy_home: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
