@@ -1,6 +1,7 @@
 """The embedded Airflow: api-server, scheduler, dag-processor and triggerer with a LocalExecutor, on Postgres."""
 
 import base64
+import hashlib
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import psycopg2
 
+from include.stack import airflow_roles
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import HOST, secret, stack_folder
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
@@ -23,6 +25,7 @@ from spark_jobs.runtime.fork_server import ONE_THREAD
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
 
 USER = "admin"
+USERS = {"viewer": airflow_roles.VIEWER, "operator": airflow_roles.OPERATOR, USER: airflow_roles.ADMIN}  # each with its role
 # --skip-serve-logs: the log servers would listen on every address, and all logs are on this machine anyway.
 COMMANDS = {
     "airflow-api-server": ["api-server"],
@@ -36,9 +39,9 @@ PARTS = (*COMMANDS, MIGRATION)
 READY_SECONDS = 240
 
 
-def password_file(home: Path) -> Path:
-    """The file that holds the password of the user `admin` and nothing else."""
-    return home / "stack/airflow/admin.password"
+def password_file(home: Path, user: str = USER) -> Path:
+    """The file that holds the password of one of USERS and nothing else."""
+    return home / f"stack/airflow/{user}.password"
 
 
 def environment(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -70,8 +73,8 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "CORE__PARALLELISM": "4",
         "CORE__HOSTNAME_CALLABLE": "socket.gethostname",
         "CORE__DAGBAG_IMPORT_TIMEOUT": "60",
-        "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
-        "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(_users_file(settings.home, folder)),
+        "CORE__AUTH_MANAGER": "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager",
+        "FAB__UPDATE_FAB_PERMS": "False",  # done with the migration: each start of the API server would do it again
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "CORE__FERNET_KEY_CMD": _read_command(folder / "fernet.key", _fernet_key),
         "DATABASE__SQL_ALCHEMY_CONN_CMD": _read_command(folder / "metadata.url", lambda: _for_sqlalchemy(metadata_url), fresh=True),
@@ -113,11 +116,16 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
 
 
 def migrate(home: Path, wanted: Mapping[str, str], metadata_url: str) -> Running | None:
-    """Start to bring the metadata database up to date; None when this version of Airflow did so before."""
+    """Start to bring the metadata database, its roles and USERS up to date; None when that was done before and nothing changed since."""
+    for user in USERS:
+        secret(password_file(home, user))
     stamp = _stamp(metadata_url)
     if stamp and _stamp_file(home).exists() and _stamp_file(home).read_text() == stamp:
         return None
-    return start(home, MIGRATION, [_airflow(), "db", "migrate"], wanted, _log(home, MIGRATION))
+    (home / "stack/airflow/users.json").unlink(missing_ok=True)  # of an older version: a password
+    users = [word for user, role in USERS.items() for word in ("--user", user, role, str(password_file(home, user)))]
+    command = [str(ROOT / ".venv/bin/python"), "-m", "include.stack.airflow_roles", *users]
+    return start(home, MIGRATION, command, wanted, _log(home, MIGRATION))
 
 
 def wait_for_migration(home: Path, running: Running, metadata_url: str) -> None:
@@ -190,23 +198,20 @@ def _stamp_file(home: Path) -> Path:
 
 
 def _stamp(metadata_url: str) -> str | None:
-    """The version of Airflow and of the schema in its database; None before the first migration."""
+    """What a migration has to do with, as a digest: versions, schemas, roles, USERS' passwords; None before the first migration."""
     connection = psycopg2.connect(metadata_url)
     try:
         with connection, connection.cursor() as cursor:
-            cursor.execute("SELECT version_num FROM alembic_version")
-            return f"{version('apache-airflow')} {cursor.fetchall()}"
+            found = [airflow_roles.fingerprint(), version("apache-airflow"), version("apache-airflow-providers-fab")]
+            for query in ("SELECT version_num FROM alembic_version", "SELECT version_num FROM alembic_version_fab"):
+                cursor.execute(query)
+                found.append(str(cursor.fetchall()))
+            cursor.execute("SELECT username, password FROM ab_user WHERE username = ANY(%s) ORDER BY 1", (list(USERS),))
+            return hashlib.sha256(str([*found, cursor.fetchall()]).encode()).hexdigest()
     except psycopg2.errors.UndefinedTable:
         return None
     finally:
         connection.close()
-
-
-def _users_file(home: Path, folder: Path) -> Path:
-    """Airflow's own list of users, made from the password file."""
-    file = folder / "users.json"
-    write_whole(file, json.dumps({USER: secret(password_file(home))}))
-    return file
 
 
 def _read_command(file: Path, make: Callable[[], str] = secrets.token_hex, fresh: bool = False) -> str:
