@@ -27,6 +27,7 @@ from spark_jobs.control.verdicts import (
     closed_verdicts,
     newest_verdicts,
     read_decisions,
+    without_row,
 )
 from spark_jobs.runtime import one_line
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -184,7 +185,7 @@ def skip_when_waiting(context: Context) -> None:
 
 
 def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str, unused: Sequence[Decision] = ()) -> str:
-    """The text of the question, as Markdown: what failed, where to read about it, what each choice does.
+    """The text of the question, as Markdown: what failed, where to read about it, what each choice does. It names no row: viewers see it.
 
     `unused` are answers to the question before that could not count.
     """
@@ -192,7 +193,7 @@ def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str,
     lines += ["| table | expectation | found | expected |", "|---|---|---|---|"]
     for verdict in verdicts:
         lines += [
-            f"| {verdict.table} | {each.expectation} | {_cell(each.found)} | {_cell(each.expected)} |"
+            f"| {verdict.table} | {each.expectation} | {_cell(without_row(each.found or ''))} | {_cell(each.expected)} |"
             for each in verdict.critical or [Finding("no verdict")]
         ]
     for run_id in sorted({verdict.run_id for verdict in verdicts}):

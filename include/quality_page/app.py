@@ -1,7 +1,4 @@
-"""The web application behind the page "Quality". Every route asks Airflow who the caller is; nothing answers without a login.
-
-Whoever may read the task logs of the DAG `medallion` may read it: the page says no more of a record than those do.
-"""
+"""The web application behind the page "Quality". Every route asks Airflow who the caller is, and what he may see (access.py)."""
 
 import logging
 from collections import Counter
@@ -10,14 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, REDRIVE_DAG, dag_of_run
 from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
+from include.quality_page.access import may_read
 from include.quality_page.measures import Measures, measure
 from include.quality_page.operations import look
 from include.quality_page.parameters import Chosen, GoldName, Hours, PageNumber, ReleaseNumber
@@ -47,7 +43,6 @@ _templates.globals |= {name: getattr(words, name) for name in ("age", "counted",
 _templates.globals |= {"dag_run_path": verdicts.dag_run_path, "owner": cards.OWNER}
 _AGE_OF_FILES = int(max(file.stat().st_mtime for file in STATIC.values()))  # a changed file has another address
 
-may_read = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, PIPELINE_DAG)
 app = FastAPI(
     title="Quality",
     dependencies=[Depends(may_read)],
@@ -69,7 +64,7 @@ async def add_headers(request: Request, call_next: Callable[[Request], Awaitable
 @app.get("/")
 def overview(request: Request) -> Response:
     """What readers see, what waits, how the tables come about, every table with its last verdicts, and the charts."""
-    warehouse = _open()
+    warehouse = _open(request)
     found = verdicts.newest(warehouse) if warehouse else {}
     status = read_status(warehouse) if warehouse else None
     old_after = _settings().freshness_seconds
@@ -97,7 +92,7 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
     """A table: what its newest verdict found, its rows and bytes over time, its columns, and all its verdicts, newest first."""
     if name not in BY_NAME:
         raise HTTPException(404, "found no such table, expected one of bronze, silver or gold")
-    warehouse = _open()
+    warehouse = _open(request)
     found = verdicts.of_table(warehouse, name, (page - 1) * RUNS_A_PAGE, RUNS_A_PAGE + 1) if warehouse else []
     is_first = warehouse is not None and page == 1
     card = cards.card_of(warehouse, name, found, RELEASES_SHOWN) if warehouse else cards.Card(name, [], [])
@@ -118,7 +113,7 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
 @app.get("/run")
 def run(request: Request, dag_id: str, run_id: str) -> Response:
     """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine; or what it audited."""
-    warehouse = _open()
+    warehouse = _open(request)
     has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
     batches = runs.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
     steps = runs.steps_of_run(warehouse, run_id) if warehouse and dag_id == BACKFILL_DAG else []
@@ -141,7 +136,7 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
 @app.get("/decisions")
 def decided(request: Request) -> Response:
     """What waits for a decision, with its evidence and what each choice would do; and what was decided before."""
-    warehouse = _open()
+    warehouse = _open(request)
     status = read_status(warehouse) if warehouse else None
     return _page(
         request,
@@ -157,7 +152,7 @@ def decided(request: Request) -> Response:
 @app.get("/quarantine")
 def rows(request: Request, of: Chosen, page: PageNumber = 1, by: Literal["rule", "batch", "source"] = "rule") -> Response:
     """The rows of a quarantine table, masked, and how many each rule, batch or source has."""
-    warehouse = _open()
+    warehouse = _open(request)
     source, chosen = of
     count = quarantine.count(warehouse, source, chosen) if warehouse else 0
     rules = quarantine.groups(warehouse, source, chosen, "rule") if warehouse else {}
@@ -184,9 +179,9 @@ def rows(request: Request, of: Chosen, page: PageNumber = 1, by: Literal["rule",
 
 
 @app.get("/quarantine.csv")
-def exported_rows(of: Chosen) -> Response:
+def exported_rows(request: Request, of: Chosen) -> Response:
     """The same rows as a file, masked in the same way; 503 where they cannot be read, as a file without rows would say there are none."""
-    warehouse = _open()
+    warehouse = _open(request)
     source, chosen = of
     if warehouse and not quarantine.count(warehouse, source, chosen) and warehouse.problems:
         raise HTTPException(503, warehouse.problems[0])
@@ -203,7 +198,7 @@ def explain(
 
     Keys of another table do not count.
     """
-    warehouse = _open()
+    warehouse = _open(request)
     of = explained.TABLES[table]
     given = {name: request.query_params.get(name, "").strip()[:200] for name in of.keys} if chosen_for in (None, table) else {}
     keys = {name: value for name, value in given.items() if value}
@@ -223,7 +218,7 @@ def explain(
 @app.get("/operations")
 def operations(request: Request, hours: Hours = 6) -> Response:
     """Is data fresh, is it right, does it keep up, what does it cost: the dashboard's panels, where Prometheus runs."""
-    return _page(request, "operations.html", _open(), looked=look(_settings(), hours), hours=hours)
+    return _page(request, "operations.html", _open(request), looked=look(_settings(), hours), hours=hours)
 
 
 @app.get("/data_docs/{path:path}")
@@ -241,7 +236,7 @@ def data_docs(request: Request, path: str) -> Response:
     except (OSError, ValueError):  # a name too long, a null character
         is_there = False
     if not is_there:
-        answer = _page(request, "gone.html", _open(), days=_settings().release_days + MARGIN_DAYS)
+        answer = _page(request, "gone.html", _open(request), days=_settings().release_days + MARGIN_DAYS)
         answer.status_code = 404
         return answer
     if file.suffix != ".html":
@@ -265,10 +260,10 @@ def _settings() -> Settings:
         raise HTTPException(500, f"the settings of Airflow's API server cannot be used: {error}") from None
 
 
-def _open() -> Warehouse | None:
-    """The warehouse, or None where there is none yet."""
+def _open(request: Request) -> Warehouse | None:
+    """The warehouse as the caller may see it, or None where there is none yet."""
     settings = _settings()
-    return Warehouse(settings) if settings.warehouse.is_dir() else None
+    return Warehouse(settings, shows_values=request.state.shows_values) if settings.warehouse.is_dir() else None
 
 
 def _base(request: Request) -> str:
@@ -293,6 +288,7 @@ def _page(request: Request, template: str, warehouse: Warehouse | None, **words:
         airflow=base.rpartition("/")[0],
         warehouse=_settings().warehouse,
         is_there=warehouse is not None,
+        shows_values=request.state.shows_values,
         problems=warehouse.problems if warehouse else [],
         unreadable=warehouse.unreadable if warehouse else set(),
         **{"under_way": []} | words,

@@ -106,7 +106,9 @@ def count(warehouse: Warehouse, table: Table, chosen: Filter) -> int:
 
 
 def rows_of(warehouse: Warehouse, table: Table, chosen: Filter, skip: int = 0, most: int = PAGE) -> list[Quarantined]:
-    """Some rows, from `skip` on. Values are read for these rows only, and not where they are large."""
+    """Some rows, from `skip` on; none where no values are shown. Values are read for these rows only, and not where they are large."""
+    if not warehouse.shows_values:
+        return []
     found = warehouse.select(table, _PLACES, **chosen.words, count=most, skip=skip)
     if not found:
         return []

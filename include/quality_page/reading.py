@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from string import Template
 from typing import Any
 
+from spark_jobs.control.verdicts import without_row
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
@@ -18,9 +19,13 @@ Row = dict[str, Any]
 
 @dataclass
 class Warehouse:
-    """The tables of one home. What cannot be read is named in `unreadable`, with words in `problems`, and has no rows."""
+    """The tables of one home. What cannot be read is named in `unreadable`, with words in `problems`, and has no rows.
+
+    Without `shows_values`, verdicts and audits name no row.
+    """
 
     settings: Settings
+    shows_values: bool = True
     problems: list[str] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
 
@@ -37,7 +42,8 @@ class Warehouse:
         text = Template(sql).substitute({name: _literal(value) for name, value in words.items()})
         path = str(table.path(self.settings))
         try:
-            return to_rows(control.query(DeltaTable(path), text, table)) if DeltaTable.is_deltatable(path) else []
+            rows = to_rows(control.query(DeltaTable(path), text, table)) if DeltaTable.is_deltatable(path) else []
+            return rows if self.shows_values else list(map(_without_values, rows))
         except Exception as error:  # whatever is wrong with one table, the page shows the others
             log.warning("%s cannot be read: %s: %s", table.name, type(error).__name__, first_line(error))
             log.debug("", exc_info=True)
@@ -75,6 +81,12 @@ class Warehouse:
             except (DeltaError, OSError) as error:
                 log.debug("%s version %d: %s", table.name, version, first_line(error))
         return found
+
+
+def _without_values(row: Row) -> Row:
+    """A row of a control table without what it quotes of records: the first row behind what a gate found, and those an audit names."""
+    found = {"_found": [text and without_row(text) for text in row["_found"]]} if row.get("_found") else {}
+    return row | found | ({"examples": []} if "examples" in row else {})
 
 
 def _literal(value: object) -> str:

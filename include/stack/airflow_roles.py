@@ -14,17 +14,17 @@ from typing import Any
 VIEWER, OPERATOR, ADMIN = "Ledger viewer", "Ledger operator", "Admin"  # Admin is Airflow's own
 
 _READ, _EDIT, _CREATE, _MENU = "can_read", "can_edit", "can_create", "menu_access"
-# No task log, XCom or question: these quote rows. Plugins: without it Airflow shows no entry "Quality".
+# No task log and no XCom: these quote rows. Without the questions ("HITL Detail") Airflow lists no DAG, without the plugins no "Quality".
 _LOOK = (
     *((_READ, name) for name in ("DAGs", "DAG Dependencies", "DAG Code", "DAG Runs", "DAG Versions", "DAG Warnings")),
     *((_READ, name) for name in ("Task Instances", "Assets", "Asset Aliases", "Jobs", "Cluster Activity", "ImportError")),
-    *((_READ, name) for name in ("Plugins", "Website", "My Profile")),
+    *((_READ, name) for name in ("HITL Detail", "Plugins", "Website")),
     *((_MENU, name) for name in ("DAGs", "DAG Dependencies", "DAG Runs", "Assets", "Cluster Activity", "Jobs", "Task Instances")),
     *((_MENU, name) for name in ("Browse", "Documentation", "Docs")),
 )
 # Nothing is deleted: a run says who decided. No connection, variable, pool, configuration, user or audit log.
 _OPERATE = (
-    *((_READ, name) for name in ("Task Logs", "XComs", "HITL Detail", "Pools")),
+    *((_READ, name) for name in ("Task Logs", "XComs", "Pools")),
     *((_MENU, name) for name in ("XComs", "HITL Detail")),
     *((_CREATE, name) for name in ("DAG Runs", "Task Instances", "Assets")),
     *((_EDIT, name) for name in ("DAGs", "DAG Runs", "Task Instances", "HITL Detail")),

@@ -48,6 +48,11 @@ class Decision:
         return f"{self.choice}, by {self.who} at {self.decided_at:%Y-%m-%d %H:%M} UTC: {self.why}"
 
 
+def without_row(found: str) -> str:
+    """What a gate found, without the row that it names behind the figure (`1; first: T4`): for those who may not see values."""
+    return found.partition("; first: ")[0]
+
+
 @dataclass(frozen=True)
 class Finding:
     """An expectation that was not met: what was found, and what was expected; None in rows of an older version of the project."""

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.browser import chromium
 from tests.support.fake_spark import FakeSparkSubmit
-from tests.support.quality_site import serving
+from tests.support.quality_site import as_operator, as_viewer, serving
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -86,12 +86,21 @@ def anyone() -> TestClient:
 
 @pytest.fixture
 def reader(anyone: TestClient) -> Iterator[TestClient]:
-    """A browser of somebody who may read the page Quality."""
+    """A browser of an operator on the page Quality: it shows values."""
     from include.quality_page.app import app, may_read
 
-    app.dependency_overrides[may_read] = lambda: None
+    app.dependency_overrides[may_read] = as_operator
     yield anyone
     app.dependency_overrides.clear()
+
+
+@pytest.fixture
+def viewer(reader: TestClient) -> TestClient:
+    """The same browser, of a viewer: it shows figures only."""
+    from include.quality_page.app import app, may_read
+
+    app.dependency_overrides[may_read] = as_viewer
+    return reader
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,7 @@ def settings(stack_home: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def api(stack_home: Path) -> AirflowApi:
-    """The stack's Airflow, as its one user."""
+    """The stack's Airflow, as its administrator."""
     return AirflowApi(read_endpoints(stack_home)["airflow_url"], airflow.USER, airflow.password_file(stack_home).read_text())
 
 

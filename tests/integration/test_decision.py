@@ -29,12 +29,13 @@ from tests.support.waves import new
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 GARBAGE = 400
+OPERATOR = "operator"
 RUN_SECONDS = 600
 
 
 @pytest.fixture
 def page(settings: Settings) -> Iterator[Page]:
-    with logged_in(settings.home) as page:
+    with logged_in(settings.home, OPERATOR) as page:
         yield page
 
 
@@ -72,7 +73,7 @@ def test_an_operator_waits_and_then_releases_anyway(
         "start_medallion": "skipped",
         "ask_again": "skipped",
     }
-    assert newest_decision(settings) == ("wait", airflow.USER, "the bank looks into it", closed)
+    assert newest_decision(settings) == ("wait", OPERATOR, "the bank looks into it", closed)
     rows = content(settings)
 
     waiting = run(api, medallion, "failed")
@@ -88,7 +89,7 @@ def test_an_operator_waits_and_then_releases_anyway(
     await_question(settings, api, again)
     answer(page, "release anyway", """they are known: "{{ 7 * 7 }}"; $(id)""", "decision-release-anyway")
     assert api.wait_for_run("quality_decision", again, RUN_SECONDS) == "success"
-    assert newest_decision(settings) == ("release anyway", airflow.USER, """they are known: "{{ 7 * 7 }}"; $(id)""", closed)
+    assert newest_decision(settings) == ("release anyway", OPERATOR, """they are known: "{{ 7 * 7 }}"; $(id)""", closed)
     started = xcom(settings, "quality_decision", again, "start_medallion", "trigger_run_id")
     assert api.wait_for_run(medallion, started, RUN_SECONDS) == "success"
     release = newest_release(settings)
@@ -125,7 +126,7 @@ def test_an_operator_rolls_back(settings: Settings, api: AirflowApi, medallion: 
     await_question(settings, api, asked)
     answer(page, "roll back", "the source has been mended", "decision-roll-back")
     assert api.wait_for_run("quality_decision", asked, RUN_SECONDS) == "success"
-    assert newest_decision(settings) == ("roll back", airflow.USER, "the source has been mended", closed)
+    assert newest_decision(settings) == ("roll back", OPERATOR, "the source has been mended", closed)
     assert content(settings) == rows
     assert released(settings) == before
 

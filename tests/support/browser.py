@@ -35,16 +35,16 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def logged_in(home: Path) -> Iterator[Page]:
-    """A page of Airflow after the login as its one user; what it asks of other hosts than Airflow's fails. Skips without Chromium."""
+def logged_in(home: Path, user: str = airflow.USER) -> Iterator[Page]:
+    """A page of Airflow after the login as one of its users; what it asks of other hosts than Airflow's fails. Skips without Chromium."""
     url = read_endpoints(home)["airflow_url"]
     with chromium() as browser:
         context = browser.new_context(viewport={"width": 1400, "height": 900}, base_url=url)
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto("/")
-        page.get_by_label("Username").fill(airflow.USER)
-        page.get_by_label("Password").fill(airflow.password_file(home).read_text())
+        page.get_by_label("Username").fill(user)
+        page.get_by_label("Password").fill(airflow.password_file(home, user).read_text())
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("link", name="Dags").first).to_be_visible()
         yield page

@@ -8,8 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
+
+
+def as_operator(request: Request) -> None:
+    """In place of the question who asks: somebody who may see values."""
+    request.state.shows_values = True
+
+
+def as_viewer(request: Request) -> None:
+    """In place of the question who asks: somebody who may see figures only. (What a viewer is refused is not asked here.)"""
+    request.state.shows_values = False
 
 
 @contextmanager
@@ -19,7 +29,7 @@ def serving() -> Iterator[str]:
 
     assert "AIRFLOW_HOME" in os.environ or "PYTEST_CURRENT_TEST" in os.environ
     before = dict(app.dependency_overrides)
-    app.dependency_overrides[may_read] = lambda: None
+    app.dependency_overrides[may_read] = as_operator
     site = FastAPI()
     site.mount("/quality", app)
     site.get("/")(lambda: HTMLResponse('<iframe src="/quality/" style="position: fixed; inset: 0; width: 100%; height: 100%"></iframe>'))
