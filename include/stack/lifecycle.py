@@ -98,6 +98,7 @@ def status(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         "LEDGER_POSTGRES_URL": mask_url(settings.postgres_url or ""),
         "POSTGRES_PASSWORD_FILE": "" if outside[postgres.PART] else str(postgres.password_file(home)),
         "AIRFLOW_URL": known.get("airflow_url", ""),
+        "AIRFLOW_USERS": ",".join(airflow.USERS),  # the password of each lies beside that of AIRFLOW_USER
         "AIRFLOW_USER": airflow.USER,
         "AIRFLOW_PASSWORD_FILE": str(airflow.password_file(home)),
     }

@@ -6,22 +6,30 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg2
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from include.demo.waiting import wait_for_dags
 from include.stack import airflow, lifecycle
 from include.stack.airflow_api import AirflowApi
 from include.stack.processes import alive, find_all, find_part, start
 from spark_jobs.kafka.topics import SOURCE_TOPICS
+from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import ROOT
 from tests.support.ledger import await_that
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 PARTS = ("KAFKA", "POSTGRES", "AIRFLOW_API_SERVER", "AIRFLOW_SCHEDULER", "AIRFLOW_DAG_PROCESSOR", "AIRFLOW_TRIGGERER")
 DRIVER = "import time; time.sleep(600) # spark_jobs"
+
+MORE_THAN_A_VIEWER = """INSERT INTO ab_permission_view_role (id, permission_view_id, role_id)
+    SELECT nextval('ab_permission_view_role_id_seq'), pair.id, ab_role.id FROM ab_role, ab_permission_view pair
+    JOIN ab_permission ON ab_permission.id = pair.permission_id JOIN ab_view_menu ON ab_view_menu.id = pair.view_menu_id
+    WHERE ab_permission.name = 'can_edit' AND ab_view_menu.name = 'DAGs' AND ab_role.name = 'Ledger viewer'"""
 
 
 def stack(command: str, home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -82,11 +90,24 @@ def test_postgres_wants_its_password(home: Path) -> None:
     connection.close()
 
 
-def test_airflow_answers_its_one_user(home: Path) -> None:
+def users(home: Path) -> dict[str, AirflowApi]:
+    """Airflow as each of its users, with the password of the user's file."""
     told = status(home)
-    api = AirflowApi(told["AIRFLOW_URL"], told["AIRFLOW_USER"], Path(told["AIRFLOW_PASSWORD_FILE"]).read_text())
-    assert api.import_errors() == []
-    assert not api.has_dag("no_such_dag")
+    file = Path(told["AIRFLOW_PASSWORD_FILE"])
+    names = told["AIRFLOW_USERS"].split(",")
+    return {name: AirflowApi(told["AIRFLOW_URL"], name, file.with_name(f"{name}.password").read_text()) for name in names}
+
+
+def test_airflow_answers_its_users(home: Path) -> None:
+    answering = users(home)
+    assert list(answering) == ["viewer", "operator", "admin"]
+    for api in answering.values():
+        assert api.import_errors() == []
+        assert not api.has_dag("no_such_dag")
+    wait_for_dags(answering["admin"], "release_watch")
+    answering["operator"].unpause("release_watch")
+    with pytest.raises(LedgerError, match="answered 403 to PATCH"):
+        answering["viewer"].unpause("release_watch")
 
 
 def test_up_again_changes_nothing(home: Path) -> None:
@@ -94,6 +115,21 @@ def test_up_again_changes_nothing(home: Path) -> None:
     assert all(before.values())
     assert stack("up", home).returncode == 0
     assert {part: find_part(home, part) for part in lifecycle.PARTS} == before
+
+
+def test_up_makes_users_roles_and_passwords_again_that_a_home_lacks(home: Path) -> None:
+    """As in a home of an older version, which had one user, in a file, and as after a password that somebody has changed."""
+    (home / "stack/airflow/users.json").write_text("{}")
+    url = (home / "stack/airflow/metadata.url").read_text().replace("postgresql+psycopg2", "postgresql")
+    with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute("DELETE FROM ab_user_role WHERE user_id IN (SELECT id FROM ab_user WHERE username = 'viewer')")
+        cursor.execute("DELETE FROM ab_user WHERE username = 'viewer'")
+        cursor.execute("UPDATE ab_user SET password = (SELECT password FROM ab_user WHERE username = 'admin') WHERE username = 'operator'")
+        cursor.execute(MORE_THAN_A_VIEWER)
+        assert cursor.rowcount == 1
+    assert stack("up", home).returncode == 0
+    assert not (home / "stack/airflow/users.json").exists()
+    test_airflow_answers_its_users(home)
 
 
 def test_up_restarts_what_died_on_its_old_port(home: Path) -> None:

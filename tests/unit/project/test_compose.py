@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from include.setup.install import LOCKS
+from include.stack import airflow_roles
 from spark_jobs.runtime.settings import ROOT, read_settings
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
@@ -113,6 +114,16 @@ def test_the_auth_manager_exists_and_is_not_the_one_for_development() -> None:
     file = installed("airflow") / module.removeprefix("airflow.").replace(".", "/")
     assert name == "FabAuthManager"
     assert f"class {name}(" in file.with_suffix(".py").read_text()
+
+
+def test_both_stacks_have_the_same_auth_manager_and_roles() -> None:
+    assert (
+        '"CORE__AUTH_MANAGER": "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"'
+        in (ROOT / "include/stack/airflow.py").read_text()
+    )
+    lines = [line.strip() for line in SERVICES["airflow-init"]["command"][-1].splitlines()]
+    assert lines[0] == f"python -m {airflow_roles.__name__}"
+    assert lines[1].startswith(f"airflow users create --role {airflow_roles.ADMIN} ")
 
 
 def test_the_pipeline_accepts_the_settings() -> None:
