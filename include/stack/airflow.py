@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import psycopg2
 
-from include.stack import airflow_roles
+from include import airflow_roles
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import HOST, secret, stack_folder
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
@@ -124,7 +124,7 @@ def migrate(home: Path, wanted: Mapping[str, str], metadata_url: str) -> Running
         return None
     (home / "stack/airflow/users.json").unlink(missing_ok=True)  # of an older version: a password
     users = [word for user, role in USERS.items() for word in ("--user", user, role, str(password_file(home, user)))]
-    command = [str(ROOT / ".venv/bin/python"), "-m", "include.stack.airflow_roles", *users]
+    command = [str(ROOT / ".venv/bin/python"), "-m", "include.airflow_roles", *users]
     return start(home, MIGRATION, command, wanted, _log(home, MIGRATION))
 
 

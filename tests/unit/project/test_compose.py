@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from include import airflow_roles
 from include.setup.install import LOCKS
-from include.stack import airflow_roles
 from spark_jobs.runtime.settings import ROOT, read_settings
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())

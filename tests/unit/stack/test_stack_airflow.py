@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from include.stack import airflow, airflow_roles
+from include import airflow_roles
+from include.stack import airflow
 from include.stack.endpoints import secret
 from spark_jobs.runtime.settings import ROOT, read_settings
 

@@ -1,4 +1,4 @@
-"""`python -m include.stack.airflow_roles [--user NAME ROLE FILE]...`: Airflow's database brought up to date, the roles, and users.
+"""`python -m include.airflow_roles [--user NAME ROLE FILE]...`: Airflow's database brought up to date, the roles, and users.
 
 Both stacks run it before the parts of Airflow, in Airflow's environment. It may be run again at any time. A role gets exactly the
 permissions below; a user that exists keeps its roles and gets the password of its file.
@@ -77,7 +77,7 @@ def _make_user(security: Any, name: str, role: str, password: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do it once; ends with a traceback where it cannot be done."""
-    parser = argparse.ArgumentParser(prog="python -m include.stack.airflow_roles", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m include.airflow_roles", description=__doc__)
     parser.add_argument("--user", nargs=3, action="append", default=[], metavar=("NAME", "ROLE", "FILE"))
     set_up([(name, role, Path(file)) for name, role, file in parser.parse_args(arguments).user])
 
