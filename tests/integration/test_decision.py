@@ -80,7 +80,12 @@ def test_an_operator_waits_and_then_releases_anyway(
     assert states(api, medallion, waiting)["find_new_batches"] == "failed"
     assert set(states(api, medallion, waiting).values()) == {"failed", "upstream_failed", "skipped"}  # nobody is asked twice
     line = log(settings, medallion, waiting, "find_new_batches")
-    for part in ("waiting, as was decided", "admin decided to wait at", "the bank looks into it", "quality_decision is triggered again"):
+    for part in (
+        "waiting, as was decided",
+        f"{OPERATOR} decided to wait at",
+        "the bank looks into it",
+        "quality_decision is triggered again",
+    ):
         assert part in line
     assert not re.search("Traceback|error_detail", line)
     assert content(settings) == rows
