@@ -87,7 +87,8 @@ def anyone() -> TestClient:
 @pytest.fixture
 def reader(anyone: TestClient) -> Iterator[TestClient]:
     """A browser of an operator on the page Quality: it shows values."""
-    from include.quality_page.app import app, may_read
+    from include.quality_page.access import may_read
+    from include.quality_page.app import app
 
     app.dependency_overrides[may_read] = as_operator
     yield anyone
@@ -97,7 +98,8 @@ def reader(anyone: TestClient) -> Iterator[TestClient]:
 @pytest.fixture
 def viewer(reader: TestClient) -> TestClient:
     """The same browser, of a viewer: it shows figures only."""
-    from include.quality_page.app import app, may_read
+    from include.quality_page.access import may_read
+    from include.quality_page.app import app
 
     app.dependency_overrides[may_read] = as_viewer
     return reader

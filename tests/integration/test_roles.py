@@ -91,7 +91,8 @@ def test_no_dag_starts_for_a_viewer_and_each_does_for_an_operator(api: AirflowAp
     dags = [str(dag["dag_id"]) for dag in (api._call("GET", "/dags?limit=100") or {})["dags"]]
     assert len(dags) == len(DAGS) > 10
     before = {dag: api.runs(dag) for dag in dags}
-    whole, half = {"logical_date": None}, {"conf": {}}  # what is half is refused for its form, once it is allowed, and starts nothing
+    whole: dict[str, Any] = {"logical_date": None}
+    half: dict[str, Any] = {"conf": {}}  # is refused for its form, once it is allowed, and starts nothing
     assert {dag: clients["viewer"].post(f"/api/v2/dags/{dag}/dagRuns", json=whole).status_code for dag in dags} == dict.fromkeys(dags, 403)
     for user in ("operator", "admin"):
         answers = {dag: clients[user].post(f"/api/v2/dags/{dag}/dagRuns", json=half).status_code for dag in dags}

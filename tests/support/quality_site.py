@@ -25,7 +25,8 @@ def as_viewer(request: Request) -> None:
 @contextmanager
 def serving() -> Iterator[str]:
     """Serve the page of LEDGER_HOME, as a frame of `/` as in Airflow, too; gives the page's address. AIRFLOW_HOME is set by the caller."""
-    from include.quality_page.app import app, may_read  # imports Airflow, which reads its home then
+    from include.quality_page.access import may_read  # imports Airflow, which reads its home then
+    from include.quality_page.app import app
 
     assert "AIRFLOW_HOME" in os.environ or "PYTEST_CURRENT_TEST" in os.environ
     before = dict(app.dependency_overrides)
