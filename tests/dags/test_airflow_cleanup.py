@@ -21,6 +21,7 @@ from airflow.models.log import Log
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
+from sqlalchemy import text
 now = datetime.now(UTC)
 with create_session() as session:
     session.add(DagBundleModel(name="dags-folder"))
@@ -41,12 +42,15 @@ with create_session() as session:
         entry = Log(event="x", dag_id="medallion")
         entry.dttm = now - timedelta(days=day)
         session.add(entry)
+        login = {"id": f"login {day}", "ended": str((now - timedelta(days=day)).replace(tzinfo=None))}
+        session.execute(text("insert into session (session_id, expiry) values (:id, :ended)"), login)
 """
 COUNT = """
 from sqlalchemy import text
 from airflow.utils.session import create_session
 with create_session() as session:
     for sql in ("select count(*) from dag_run where dag_id = 'medallion'", "select count(*) from log where event = 'x'",
+                "select count(*) from session",
                 "select count(*) from dag_run where dag_id = 'bronze_ingestion'",
                 "select count(*) from sqlite_master where name like '_airflow_deleted%'"):
         print(session.execute(text(sql)).scalar())
@@ -58,7 +62,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     url = f"sqlite:///{tmp_path}/airflow.db"
     own = {"AIRFLOW_HOME": str(tmp_path), "LEDGER_HOME": str(tmp_path / "home"), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD": f"echo {url}"}
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("AIRFLOW", "LEDGER"))}
-    return kept | own | {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONPATH": str(ROOT)}
+    users = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"  # keeps logins in the database
+    return kept | own | {"AIRFLOW__CORE__AUTH_MANAGER": users, "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONPATH": str(ROOT)}
 
 
 def process(environment: dict[str, str], *arguments: str) -> str:
@@ -69,7 +74,7 @@ def process(environment: dict[str, str], *arguments: str) -> str:
 
 @pytest.mark.soak
 def test_old_runs_go_but_for_those_that_have_not_ended(environment: dict[str, str], tmp_path: Path) -> None:
-    process(environment, "-m", "airflow", "db", "migrate")
+    process(environment, "-m", "include.airflow_roles")
     process(environment, "-c", FILL)
     log = tmp_path / "logs/dag_id=medallion/run_id=r/task_id=t/attempt=1.log"
     log.parent.mkdir(parents=True)
@@ -79,10 +84,10 @@ def test_old_runs_go_but_for_those_that_have_not_ended(environment: dict[str, st
     blocked = dict.fromkeys(names, "airflow-db-not-allowed:///")  # what a task finds
     said = process(environment | blocked, "-m", "include.airflow_cleanup")
     assert "database cleaned, 1 log files (0.0 MB) removed; stay, because they have not ended: dag_id=bronze_ingestion/run_id=" in said
-    assert process(environment, "-c", COUNT).split()[-4:] == ["30", "30", "2", "0"]  # the newest that nobody triggered stays, too
+    assert process(environment, "-c", COUNT).split()[-5:] == ["30", "30", "30", "2", "0"]  # the newest that nobody triggered stays, too
     assert list((tmp_path / "logs").iterdir()) == []
     process(environment | blocked, "-m", "include.airflow_cleanup")  # once more changes nothing
-    assert process(environment, "-c", COUNT).split()[-4:] == ["30", "30", "2", "0"]
+    assert process(environment, "-c", COUNT).split()[-5:] == ["30", "30", "30", "2", "0"]
 
 
 def test_without_airflow_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
