@@ -23,5 +23,5 @@ def test_the_first_batch_after_a_start_may_take_long_and_a_later_one_may_not(tmp
         return Heartbeat({"state": RUNNING, "beat_at": now, "topics": topics}).what_is_wrong(now)
 
     assert wrong() is None
-    live._last, live._counted_at, live._waiting = (0, "run"), time.monotonic(), 5
+    live._batch, live._counted_at, live._waiting = 0, time.monotonic(), 5
     assert (wrong() or "").startswith("is stuck: 5 records of alerts wait, and no batch has ended for 301 s")
