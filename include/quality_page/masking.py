@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 LARGEST = 65_536  # bytes; a larger value is not read
 MOST_FIELDS = 40
+_MAGIC, _HEADER_BYTES = b"\0", 5  # https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop: the wire format
 
 _ID = re.compile(r"[A-Z][0-9]{1,10}")
 _NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,6})?([eE][+-]?[0-9]{1,3})?")
@@ -54,6 +55,8 @@ def mask_value(topic: str, value: bytes | None, size: int | None = None) -> list
     if value is None or len(value) > LARGEST:
         found = size if value is None else len(value)
         return [("", "no value" if found is None else f"{found:,} bytes, too many to be shown")]
+    if value[:1] == _MAGIC and len(value) > _HEADER_BYTES:
+        return [("", _behind_header(value))]
     text = _decode(value)
     if text is None:
         return [("", f"{len(value):,} bytes, not UTF-8")]
@@ -68,6 +71,14 @@ def mask_value(topic: str, value: bytes | None, size: int | None = None) -> list
     shown = _SHOWN.get(topic, {})
     masked = [(_mask_name(name), _mask(fields[name], shown.get(name))) for name in list(fields)[:MOST_FIELDS]]
     return masked + ([("", f"{len(fields) - MOST_FIELDS:,} more fields")] if len(fields) > MOST_FIELDS else [])
+
+
+def _behind_header(value: bytes) -> str:
+    """What a producer with a schema registry has sent: five bytes that name the schema, then the record in JSON or another format."""
+    schema, rest = int.from_bytes(value[1:_HEADER_BYTES], "big"), value[_HEADER_BYTES:]
+    is_json = rest[:1] == b"{" and rest[-1:] == b"}" and _decode(rest) is not None
+    kind = "bytes of JSON" if is_json else "bytes that are no JSON, as of Avro or Protobuf"
+    return f"the header of a schema registry (schema {schema}) before {len(rest):,} {kind}"
 
 
 def mask_detail(rules: Sequence[str], detail: str | None) -> list[str]:

@@ -175,8 +175,8 @@ def _folder(values: Mapping[str, str], name: str, default: Path, wrong: list[str
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):  # a Path would take it for a folder of that name
         wrong.append(f"{name}: found {mask_url(text)!r}, expected the path of a local folder: object storage is not supported yet")
     path = Path(text).expanduser().absolute()
-    if "%" in str(path):  # Delta's readers take it for an escape
-        wrong.append(f"{name}: found {mask_url(str(path))!r}, expected a path without %")
+    if found := re.search(r"[%\[\]]", str(path)):  # Delta's readers take % for an escape, and delta-rs cannot write below a [
+        wrong.append(f"{name}: found {mask_url(str(path))!r}, expected a path without {found[0]}")
     return path
 
 

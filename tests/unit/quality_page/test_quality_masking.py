@@ -14,6 +14,12 @@ from tests.support import quality_rows as rows
     [
         (None, [("", "no value")]),
         (b"", [("", "0 bytes, not JSON")]),
+        (b"\0\0\0\0\7" + b'{"a": 1}', [("", "the header of a schema registry (schema 7) before 8 bytes of JSON")]),
+        (
+            b"\0\0\1\0\7\x08Jan",
+            [("", "the header of a schema registry (schema 65543) before 4 bytes that are no JSON, as of Avro or Protobuf")],
+        ),
+        (b"\0\0\0\0\7", [("", "5 bytes, not JSON")]),
         (b"\xff\xfeJan", [("", "5 bytes, not UTF-8")]),
         (b"Jan Novak", [("", "9 bytes, not JSON")]),
         (b'{"amount": NaN}', [("", "15 bytes, not JSON")]),

@@ -1,5 +1,7 @@
 """Settings that are refused at the start, before anything is written."""
 
+import re
+
 import pytest
 
 from spark_jobs import run
@@ -14,6 +16,12 @@ from spark_jobs.runtime.settings import read_settings
 def test_a_place_that_is_no_local_folder_is_refused(name: str, place: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}: found '{place}', expected the path of a local folder"):
         read_settings({name: place})
+
+
+@pytest.mark.parametrize("character", ["%", "[", "]"])
+def test_a_folder_that_no_table_can_be_written_to_is_refused(character: str) -> None:
+    with pytest.raises(SettingsError, match=rf"LEDGER_HOME: found '.*', expected a path without {re.escape(character)}"):
+        read_settings({"LEDGER_HOME": f"/srv/a{character}b"})
 
 
 def test_a_key_within_an_address_is_not_repeated() -> None:
