@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 
-from spark_jobs.commands import arguments
+from spark_jobs.commands import arguments, lineage
 from spark_jobs.commands.engine import run_engine, run_engine_control
 from spark_jobs.commands.ingestion import run_accept, run_bronze, run_import, run_ingestion, run_replay
 from spark_jobs.commands.inspection import run_audit, run_explain, run_export
@@ -60,7 +60,11 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
     """Run a job; returns its exit code. What it raises is logged."""
     try:
         open_warehouse(settings, options)
-        with engine.lent(options.engine != arguments.NO_ENGINE), progress.shown(settings, options.name, options.run_id):
+        with (
+            engine.lent(options.engine != arguments.NO_ENGINE),
+            progress.shown(settings, options.name, options.run_id),
+            lineage.told(settings, options),
+        ):
             JOBS[options.name](settings, options)
         return 0
     except LedgerError as error:
