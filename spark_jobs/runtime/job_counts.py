@@ -47,7 +47,9 @@ class JobCounts:
 
     def end(self, process: dict[str, Any], code: str, seconds: float) -> None:
         """A process of this job ends."""
+        begun = len(self.running)
         self.running = [each for each in self.running if each["pid"] != process["pid"]]
+        self.started += len(self.running) == begun  # it began before there was a home
         self.ended[code] = self.ended.get(code, 0) + 1
         self.seconds += seconds
         self.failures_in_a_row = 0 if code in _NO_FAILURES else self.failures_in_a_row + 1
@@ -87,6 +89,8 @@ def read_all(settings: Settings) -> list[JobCounts]:
 
 
 def _change(settings: Settings, job: str, change: Callable[[JobCounts], None]) -> None:
+    if not settings.home.exists():  # a job that is refused makes none
+        return
     try:
         file = settings.checkpoints / _FOLDER / f"{job}.json"
         file.parent.mkdir(parents=True, exist_ok=True)

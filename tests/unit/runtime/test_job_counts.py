@@ -49,6 +49,16 @@ def test_a_job_is_counted_by_its_exit_code(settings: Settings) -> None:
     assert counts.last_ended_at > 0
 
 
+def test_a_job_that_is_refused_makes_no_home_and_the_first_that_makes_one_is_counted(tmp_path: Path) -> None:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path / "home")})
+    do(settings, 2)
+    assert not settings.home.exists()
+    with counted(settings, "gold") as ending:
+        settings.home.mkdir()
+        ending.exit_code = 0
+    assert (only(settings).started, only(settings).ended) == (1, {"0": 1})
+
+
 def test_failures_in_a_row_end_with_a_success_and_a_closed_gate_is_none(settings: Settings) -> None:
     do(settings, 1, 5)
     assert only(settings).failures_in_a_row == 2
