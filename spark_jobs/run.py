@@ -50,6 +50,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return error.exit_code
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter(options.name, options.run_id))
+    if arguments.is_trial(options):
+        return _run(settings, options)
     layer = getattr(options, "layer", None)
     with job_counts.counted(settings, f"{options.name}-{layer}" if layer else options.name) as ending:
         ending.exit_code = _run(settings, options)

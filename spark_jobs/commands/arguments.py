@@ -34,6 +34,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(SettingsError.exit_code, f"{self.prog}: {message} (see --help)\n")
 
 
+def is_trial(options: argparse.Namespace) -> bool:
+    """Whether a job says what it would do and writes nothing: a rehearsal, or a dry run."""
+    return bool(getattr(options, "suite", None) or getattr(options, "dry_run", False))
+
+
 def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> argparse.Namespace:
     """The command line; an unusable one ends the process with exit code 2 and one line. `about` says what each job does."""
     parser = _Parser(prog="python -m spark_jobs.run", description="The one entry point of the pipeline.")

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from spark_jobs.commands.arguments import is_trial
 from spark_jobs.control import backfills, redrives, rule_sets, scope, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
 from spark_jobs.lake import leases, schema, tables
@@ -109,8 +110,7 @@ def open_warehouse(settings: Settings, options: argparse.Namespace) -> None:
     if refused := [*tables.REFUSED, *(tables.REFUSED_LIVE.values() if options.name in _LIVE else ())]:
         raise SettingsError("; ".join(refused))
     private.close(settings)
-    is_trial = getattr(options, "suite", None) or getattr(options, "dry_run", False)
-    if is_trial or options.name in _READING:
+    if is_trial(options) or options.name in _READING:
         schema.refuse_newer(settings)
     else:
         schema.bring_up(settings, tables.EVERY)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from include.producer import Message
 from spark_jobs.runtime.settings import ROOT
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
 from tests.integration.conftest import Broker, Wave
-from tests.integration.test_restart import ingests
+from tests.integration.test_restart import few_more, ingests
 from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.support.ledger import ALL_STEPS, Ledger, await_that
 
@@ -23,7 +22,7 @@ def backup(ledger: Ledger, command: str, folder: Path) -> subprocess.CompletedPr
     return subprocess.run(words, cwd=ROOT, env=ledger.environment(), capture_output=True, text=True, check=False, timeout=400)
 
 
-def test_a_restored_home_is_proven_and_goes_on(broker: Broker, first_wave: Wave, second_wave: list[Message], tmp_path: Path) -> None:
+def test_a_restored_home_is_proven_and_goes_on(broker: Broker, first_wave: Wave, tmp_path: Path) -> None:
     ledger = first_wave.saved.copy(tmp_path / "home")
     with ledger.running("bronze", output=(said := tmp_path / "bronze.log")) as bronze:
         await_that(lambda: ingests(ledger, bronze.pid))
@@ -36,6 +35,7 @@ def test_a_restored_home_is_proven_and_goes_on(broker: Broker, first_wave: Wave,
     done = backup(other, "restore", tmp_path / "copy")
     assert done.returncode == 0, done.stderr  # the audit's: silver and gold are what bronze says
     assert heartbeat.read(other.settings, INGESTION) == []
+    broker.send(few_more(broker.sent, "restored"))
     other.run("bronze --available-now", *ALL_STEPS)
     assert_bronze_is(other, broker.sent)
     assert_gold_follows(other, assert_silver_follows(other))
