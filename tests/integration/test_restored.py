@@ -10,7 +10,8 @@ from spark_jobs.runtime.settings import ROOT
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
 from tests.integration.conftest import Broker, Wave
-from tests.integration.test_restart import few_more, ingests
+from tests.integration.test_restart import ingests
+from tests.support import waves
 from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.support.ledger import ALL_STEPS, Ledger, await_that
 
@@ -35,7 +36,7 @@ def test_a_restored_home_is_proven_and_goes_on(broker: Broker, first_wave: Wave,
     done = backup(other, "restore", tmp_path / "copy")
     assert done.returncode == 0, done.stderr  # the audit's: silver and gold are what bronze says
     assert heartbeat.read(other.settings, INGESTION) == []
-    broker.send(few_more(broker.sent, "restored"))
+    broker.send(waves.few_new(broker.sent, "restored"))
     other.run("bronze --available-now", *ALL_STEPS)
     assert_bronze_is(other, broker.sent)
     assert_gold_follows(other, assert_silver_follows(other))

@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.releases.releases import newest_release
 from spark_jobs.runtime.settings import ROOT
 from tests.integration.conftest import Broker, Wave
-from tests.integration.test_restart import few_more
+from tests.support import waves
 from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
 from tests.support.ledger import ALL_STEPS, JOB_SECONDS, Ledger
 
@@ -47,7 +47,7 @@ def test_the_pipeline_goes_on_with_an_older_warehouse(older: Path, broker: Broke
     release = newest_release(ledger.settings)
     ledger.run("migrate")
     assert newest_release(ledger.settings) == release
-    broker.send(few_more(broker.sent, "newer"))
+    broker.send(waves.few_new(broker.sent, "newer"))
     ledger.run("bronze --available-now", *ALL_STEPS, "audit")
     assert newest_release(ledger.settings).release_id == release.release_id + 1
     assert_bronze_is(ledger, broker.sent)

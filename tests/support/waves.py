@@ -74,6 +74,12 @@ def edges(first: list[Message]) -> list[Message]:
     ]
 
 
+def few_new(sent: list[Message], name: str) -> list[Message]:
+    """Twenty more valid transactions, as the first plain one that was sent."""
+    plain = next(message for message in sent if message.topic == "transactions" and message.injected is None)
+    return [new(plain, f"T-{name}-{number}") for number in range(20)]
+
+
 def new(row: Message, transaction_id: str, **fields: Any) -> Message:
     """A transaction of another id."""
     return changed(row, transactionId=transaction_id, **fields)._replace(key=transaction_id.encode())
