@@ -26,7 +26,7 @@ NAMESPACE = "ledger"
 PRODUCER = "urn:ledger:pipeline"
 PARENT = "OPENLINEAGE_PARENT_ID"  # namespace/job/run of who started the job, as Airflow's provider writes it
 _LONGEST_SECONDS = 10.0  # that a job waits until an event is delivered
-_ASIDE = ("OPENLINEAGE_DISABLED", PARENT)
+_PLACES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")  # without one the client writes events to its log
 # What a job writes while it holds the leases, so that a new version is its own.
 WRITES: Mapping[str, tuple[Table, ...]] = {
     **dict.fromkeys(("bronze", "import", "replay"), tables.BRONZE),
@@ -44,8 +44,7 @@ WRITES: Mapping[str, tuple[Table, ...]] = {
 
 def is_on() -> bool:
     """Whether somebody has said where events go."""
-    names = [name for name in os.environ if name.startswith("OPENLINEAGE_") and name not in _ASIDE]
-    return bool(names) and os.environ.get("OPENLINEAGE_DISABLED", "").lower() != "true"
+    return any(name.startswith(_PLACES) for name in os.environ) and os.environ.get("OPENLINEAGE_DISABLED", "").lower() != "true"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,14 @@ from tests.support.publishing import publish
 
 Copy = Callable[[], Settings]
 RUN = "01a2b3c4-0000-4000-8000-000000000001"
+
+
+@pytest.fixture(autouse=True)
+def own_variables() -> Iterator[None]:
+    """The client sets variables of its own process: no other test may see them."""
+    yield
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
+        del os.environ[name]
 
 
 @pytest.fixture
@@ -100,6 +108,18 @@ def test_every_table_that_a_job_writes_has_a_source(table: tables.Table) -> None
     assert set(lineage.sources(table, "gold")) <= known
     if table.layer != "control":
         assert lineage.sources(table, None)
+
+
+def test_variables_that_name_no_place_ask_for_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENLINEAGE_CLIENT_LOGGING", "DEBUG")
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/medallion.gold/{RUN}")
+    assert not lineage.is_on()
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
+    assert lineage.is_on()
+    monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
+    assert not lineage.is_on()
 
 
 def test_without_a_place_for_events_nothing_is_loaded(tmp_path: Path) -> None:
