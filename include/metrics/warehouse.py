@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from include.quality_page.standing import held_back, newest_release, newest_verd
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.control.verdicts import WAIT, Verdict
+from spark_jobs.lake.log_files import newest_version
 from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, EVERY, LAYERS, QUALITY_RESULTS, RELEASES, Table
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.releases.releases import latest_release, unreleased_since
@@ -40,21 +40,12 @@ class Cache:
 
     def get(self, key: object, made_of: Sequence[Table], read: Read) -> list[Sample]:
         """The samples of `key`; `read` where a version has changed since. What it raises is not kept."""
-        versions = tuple(newest_commit(table.path(self.settings)) for table in made_of)
+        versions = tuple(newest_version(table.path(self.settings)) for table in made_of)
         known = self.found.get(key)
         if known is None or known[0] != versions:
             known = versions, list(read(self.settings))
             self.found[key] = known
         return known[1]
-
-
-def newest_commit(path: Path) -> int:
-    """The version of the table in a folder, by the names in its log alone; -1 where there is no table."""
-    try:
-        names = [entry.name for entry in (path / "_delta_log").iterdir() if entry.name.endswith(".json")]
-    except FileNotFoundError:
-        return -1
-    return max((int(name[:20]) for name in names if name[:20].isdigit()), default=-1)
 
 
 def read_tables(cache: Cache) -> Iterator[Sample]:
@@ -94,7 +85,7 @@ def read_quarantine(cache: Cache) -> Iterator[Sample]:
 
 def _table(settings: Settings, table: Table) -> Iterator[Sample]:
     path = table.path(settings)
-    version = newest_commit(path)
+    version = newest_version(path)
     if version < 0:
         return
     delta = table.open(settings, version)

@@ -19,10 +19,11 @@ from spark_jobs.bronze.lag import Watcher
 from spark_jobs.bronze.stream import Stream
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
+from spark_jobs.runtime.identity import identify
 from spark_jobs.runtime.session import jvm_of
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, run_loop
-from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
+from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile
 from spark_jobs.service.services import INGESTION
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,9 @@ import argparse
 
 from spark_jobs.runtime import session
 from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.identity import identify
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.service import desired_state, heartbeat
+from spark_jobs.service import desired_state
 from spark_jobs.service.services import ENGINE
 
 
@@ -21,7 +22,7 @@ def run_engine(settings: Settings, options: argparse.Namespace) -> None:
     with engine.owning(settings, options.run_id) as heart, engine.listening(settings) as listener, engine.ForkServer(settings) as forks:
         forks.keep()  # beside the start of the JVM
         spark = session.start_session(settings, "ledger engine", session.engine_conf())
-        heart.beat(jvm=heartbeat.identify(session.jvm_of(spark)))
+        heart.beat(jvm=identify(session.jvm_of(spark)))
         engine.Engine(spark, settings, listener, heart, forks).serve(
             options.jobs, lambda: desired_state.read_wanted(settings, ENGINE).number != obeyed
         )

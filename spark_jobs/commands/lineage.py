@@ -123,7 +123,7 @@ def _emit(kind: str, settings: Settings, options: argparse.Namespace, run: str, 
         layer, _, topic = name.partition(".")
         if layer == "kafka":
             return InputDataset(namespace=f"kafka://{settings.kafka_bootstrap}", name=topic)
-        table = tables.BY_NAME.get(name) or next(each for each in tables.EVERY if each.name == name)
+        table = next(each for each in tables.EVERY if each.name == name)
         present = _versions(settings, (table,))
         return InputDataset(namespace=_place(settings), name=name, facets=facets(table, present[table]) if present else {})
 

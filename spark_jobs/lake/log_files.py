@@ -36,6 +36,15 @@ class Log:
         return all(each in self.written_at for each in range(start + 1, version + 1)) and (start >= 0 or version >= 0)
 
 
+def newest_version(table: Path) -> int:
+    """The version of the table in a folder, by the names in its log alone; -1 where there is no table."""
+    try:
+        names = [file.name for file in (table / "_delta_log").iterdir()]
+    except FileNotFoundError:
+        return -1
+    return max((int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))), default=-1)
+
+
 def read_log(table: Path) -> Log:
     """The log of the table in a folder."""
     folder = table / "_delta_log"

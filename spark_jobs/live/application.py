@@ -11,10 +11,11 @@ from spark_jobs.live.publications import PUBLICATIONS
 from spark_jobs.live.publishing import Publishing
 from spark_jobs.live.queries import switched_on
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
+from spark_jobs.runtime.identity import identify
 from spark_jobs.runtime.session import jvm_of
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, run_loop
-from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile, identify
+from spark_jobs.service.heartbeat import RUNNING, STOPPING, HeartbeatFile
 from spark_jobs.service.services import LIVE as LIVE_SERVICE
 
 log = logging.getLogger(__name__)

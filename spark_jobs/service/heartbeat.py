@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from spark_jobs.runtime.errors import first_line
-from spark_jobs.runtime.identity import find_process as find_process, identify as identify
+from spark_jobs.runtime.identity import find_process, identify
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service.services import Service
 

@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from include.orchestration import services
 from include.orchestration.services import KeepRunning, SupervisionTrigger, keep_running
 from spark_jobs import run
+from spark_jobs.runtime.identity import identify
 from spark_jobs.runtime.settings import read_settings
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
@@ -38,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def beating(**parts: dict[str, Any]) -> Heartbeat:
     """What an application says whose process is this one."""
-    facts = {"application": "live", "host": socket.gethostname(), "process": heartbeat.identify(os.getpid()), "epoch": 3}
+    facts = {"application": "live", "host": socket.gethostname(), "process": identify(os.getpid()), "epoch": 3}
     return Heartbeat(facts | {"state": "running", "started_at": NOW - 999, "beat_at": NOW - 1, "error": None, "topics": parts})
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_jobs.runtime.identity import identify
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.service import desired_state, heartbeat, supervisor as supervision
 from spark_jobs.service.services import INGESTION, SERVICES, Service
@@ -254,5 +255,5 @@ def test_a_process_that_has_the_number_of_a_dead_one_is_not_taken_for_it(stage: 
     step_until(supervisor, stage.runs)
     beat = stage.beat()
     assert beat
-    other = dict(beat.facts) | {"process": heartbeat.identify(os.getpid()) | {"started": 1.0}}
+    other = dict(beat.facts) | {"process": identify(os.getpid()) | {"started": 1.0}}
     assert not heartbeat.Heartbeat(other).is_alive()
