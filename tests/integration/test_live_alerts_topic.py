@@ -1,7 +1,6 @@
 """The topic `alerts` holds each alert once for a `read_committed` reader, over crashes and when alerts are raised again."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.kafka.topics import ALERTS as TOPIC
@@ -21,6 +19,7 @@ from spark_jobs.live.outbox import Outbox
 from spark_jobs.live.publications import ALERTS, LOOKUP_ERRORS
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.brokers import running_broker
+from tests.support.committed import committed_messages
 from tests.support.ledger import Ledger
 from tests.support.live_lake import arrive
 
@@ -64,21 +63,10 @@ def write(settings: Settings, alerts: dict[str, int], *, mode: Any = "append", i
 
 def read(bootstrap: str) -> list[dict[str, Any]]:
     """Every committed message of the topic, in order."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer, found = Consumer(config), list[dict[str, Any]]()
-    consumer.assign([TopicPartition(TOPIC.name, 0, 0)])
-    deadline = time.monotonic() + 60
-    while True:
-        assert time.monotonic() < deadline, "no end within a minute"
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        if error := message.error():
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            consumer.close()
-            return found
-        found.append(json.loads(message.value() or b"", parse_float=Decimal))
-        assert (message.key() or b"").decode() == found[-1]["alertId"]
+    messages = committed_messages(bootstrap, TOPIC.name)
+    found = [json.loads(message.value() or b"", parse_float=Decimal) for message in messages]
+    assert [(message.key() or b"").decode() for message in messages] == [alert["alertId"] for alert in found]
+    return found
 
 
 def test_alerts_are_published_once_over_crashes_and_when_they_are_raised_again(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from include.stack import kafka
@@ -32,6 +32,7 @@ from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import run_loop
 from tests.support.brokers import running_broker
+from tests.support.committed import committed_messages
 from tests.support.ledger import Ledger, await_that
 from tests.support.live_lake import arrive
 
@@ -96,27 +97,13 @@ def fill(settings: Settings, sizes: dict[int, int]) -> list[str]:
 
 def read(bootstrap: str, begin: str) -> dict[tuple[str, int], list[Message]]:
     """Every committed message of both topics whose key begins so, by topic and partition, in order."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer, found = Consumer(config), dict[tuple[str, int], list[Message]]()
-    places = [TopicPartition(topic.name, number, 0) for topic in (DEBITS, CREDITS) for number in range(topic.partitions)]
-    consumer.assign(places)
-    ended = set[tuple[str | None, int | None]]()
-    deadline = time.monotonic() + 60
-    while len(ended) < len(places):
-        assert time.monotonic() < deadline, "no end within a minute"
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        if error := message.error():
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add((message.topic(), message.partition()))
-            continue
-        place = (str(message.topic()), int(message.partition() or 0))
+    found = dict[tuple[str, int], list[Message]]()
+    for message in committed_messages(bootstrap, DEBITS.name, CREDITS.name):
         fields = json.loads(message.value() or b"", parse_float=Decimal)
         assert (message.key() or b"").decode() == fields["transactionId"]
         if fields["transactionId"].startswith(begin):
+            place = (str(message.topic()), int(message.partition() or 0))
             found.setdefault(place, []).append(fields | {"source": dict(message.headers() or [])["source"]})
-    consumer.close()
     return found
 
 

@@ -1,6 +1,5 @@
 """Jobs that are killed or stopped where it hurts: the next run ends with exactly what an undisturbed one would have written."""
 
-import json
 import re
 import shutil
 import signal
@@ -129,6 +128,4 @@ def begun_batches(ledger: Ledger) -> set[str]:
 
 def few_more(sent: list[Message], name: str) -> list[Message]:
     """A few more transactions, and a customer."""
-    ids = [f"{name}-{number}" for number in range(20)]
-    transactions = [Message("transactions", one.encode(), json.dumps({"transactionId": one}).encode()) for one in ids]
-    return [*transactions, waves.changed(waves.customers(sent)[0], city=name)]
+    return [*waves.few_new(sent, name), waves.changed(waves.customers(sent)[0], city=name)]
