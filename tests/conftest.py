@@ -17,13 +17,14 @@ from spark_jobs.runtime.settings import read_settings
 GROUPS = {  # folder -> group: the first that a test lies below
     "spark/live": "live",
     "spark": "spark",
+    "integration/live": "live processes",
     "integration": "stack",
     "faults": "faults",
     "unit/releases": "gates",
     "unit/expectations": "gates",
     "dags": "dags",
 }
-_FIRST = tuple(dict.fromkeys(GROUPS.values()))
+_FIRST = ("spark", "stack", "live", "live processes", "faults", "gates", "dags")
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
 SMALL_FRAMES = FEW_ROWS | {
@@ -35,7 +36,12 @@ LONG_LIVED = {
     "spark.driver.memory": "3g",
     "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
 }
-MARKERS = {"spark": {"spark", "live"}, "integration": {"stack"}, "airflow": {"stack"}, "faults": {"faults", "stack"}}  # marker -> groups
+MARKERS = {  # marker -> groups
+    "spark": {"spark", "live"},
+    "integration": {"stack", "live processes"},
+    "airflow": {"stack"},
+    "faults": {"faults", "stack", "live processes"},
+}
 
 
 def group_of(nodeid: str) -> str | None:

@@ -1,6 +1,6 @@
 """Look-ups of accounts while Postgres is away: each row goes on with an error, and the chain of the two tables stays one through all.
 
-What Postgres answers is in tests/integration/test_lookups.py.
+What Postgres answers is in tests/integration/live/test_lookups.py.
 """
 
 import logging

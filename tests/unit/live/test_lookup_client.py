@@ -1,6 +1,6 @@
 """Look-ups with a database of the test: how many are in flight, what is tried again, kept, given up, and in which order answers come.
 
-What is of Postgres is in tests/integration/test_lookups.py.
+What is of Postgres is in tests/integration/live/test_lookups.py.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The topic `alerts` holds each alert once for a `read_committed` reader, over crashes and when alerts are raised again."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,8 +19,6 @@ from spark_jobs.live.publications import ALERTS, LOOKUP_ERRORS
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.brokers import running_broker
 from tests.support.committed import committed_messages
-from tests.support.ledger import Ledger
-from tests.support.live_lake import arrive
 
 pytestmark = pytest.mark.integration
 
@@ -137,22 +134,3 @@ def test_a_look_up_without_an_answer_is_an_alert_once(settings: Settings, bootst
         "cause": "TimeoutError",
         "causedBy": [{"transactionId": "T1", "topic": "transactions", "partition": 0, "offset": 1}],
     }
-
-
-def test_the_live_application_publishes_alerts_that_are_not_silenced(tmp_path: Path, bootstrap: str) -> None:
-    ledger = Ledger(tmp_path / "home", bootstrap)
-    debits = [
-        (f"app:{number}", "2024-01-01 10:00:00", {"type": "Debit", "amount": 60_000, "accountId": f"A0000000{number}"}) for number in (1, 2)
-    ]
-    arrive(ledger.settings, 1, *debits)
-    silenced = ledger.try_run("live_alerts silence --account A00000002 --who ann --why known")
-    assert silenced.returncode == 0, silenced.stderr
-    done = ledger.try_run("live --available-now", LEDGER_LIVE_TOPICS="on")
-    assert done.returncode == 0, done.stderr
-    found = Counter(message["accountId"] for message in read(bootstrap) if message["causedBy"][0]["transactionId"].startswith("app:"))
-    assert found == {"A00000001": 1}
-    listed = ledger.try_run("live_alerts list").stdout.splitlines()
-    assert sorted(line.split()[1:] for line in listed[1:-1]) == [
-        ["much_money", f"A0000000{number}", "60000.00", "50000.00", word, f"app:{number}"] for number, word in ((1, "no"), (2, "yes"))
-    ]
-    assert listed[-1].startswith("A00000002 is silenced until further notice, since ")

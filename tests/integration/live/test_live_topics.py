@@ -33,8 +33,7 @@ from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import run_loop
 from tests.support.brokers import running_broker
 from tests.support.committed import committed_messages
-from tests.support.ledger import Ledger, await_that
-from tests.support.live_lake import arrive
+from tests.support.ledger import await_that
 
 pytestmark = pytest.mark.integration
 
@@ -242,11 +241,3 @@ def test_without_a_broker_the_loop_fails_in_words(settings: Settings, monkeypatc
     publishing = Publishing(replace(settings, kafka_bootstrap="127.0.0.1:1"), available_now=True)
     assert run_loop.run([publishing], lambda _: None, lambda: False)
     assert str(publishing.error).startswith("Kafka at 127.0.0.1:1 does not answer")
-
-
-def test_the_live_application_publishes(tmp_path: Path, bootstrap: str) -> None:
-    ledger = Ledger(tmp_path / "home", bootstrap)
-    arrive(ledger.settings, 1, ("app:1", "2024-01-01 10:00:00"), ("app:2", "2024-01-01 11:00:00"), ("app:2", "2024-01-01 11:00:00"))
-    done = ledger.try_run("live --available-now", LEDGER_LIVE_TOPICS="on")
-    assert done.returncode == 0, done.stderr
-    assert_once(bootstrap, ["app:1", "app:2"])
