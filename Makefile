@@ -44,7 +44,7 @@ test: setup ## every test, few seeds
 soak: setup ## the long tests, many seeds
 	@$(PY) -m pytest -m soak
 
-bench: setup ## silver and gold beside other engines, as a table and JSON; COMPARE=FILE with an earlier one, ROWS=N transactions
+bench: setup ## bronze, silver and gold beside other engines, as a table and JSON; COMPARE=FILE with an earlier one, ROWS=N transactions
 	@.bench/bin/python -c 'import duckdb' 2>/dev/null || { $(PYTHON) -m venv .bench && .bench/bin/pip install --quiet --requirement tests/benchmarks/peers/requirements.txt; }
 	@mkdir -p artifacts
 	@$(PY) -m tests.benchmarks.bench --json artifacts/bench.json \

@@ -1,14 +1,15 @@
-"""`make bench`: how fast silver and gold catch up, beside other engines on the same rows, and how that compares with another time.
+"""`make bench`: how fast each layer catches up, beside other engines on the same rows, and how that compares with another time.
 
     python -m tests.benchmarks.bench [--transactions N] [--repeats N] [--only NAME,...] [--json FILE] [--compare FILE] [--folder DIR]
 
-Bronze is that of the generator without a broker, seed 0: transactions with 5 % duplicates and 5 % malformed copies, customers, accounts.
+The rows are the generator's, seed 0: transactions with 5 % duplicates and 5 % malformed copies, customers, accounts.
 Each run is a process of its own, its start included, on a copy of the same files; the runs take turns, so that other work on the machine
 hits all alike. The first turn warms the machine's caches and is not counted. A ratio is the median to the one of `spark`, the peer; with
 `--compare FILE` also to that in FILE, which an earlier `--json` wrote (`make bench` writes artifacts/bench.json). No figure passes or
 fails. Other benchmarks: `python -m tests.benchmarks`.
 
-silver, gold: `run silver`, and `run gold` on what silver made. spark: plain PySpark, as a tutorial writes it. duckdb: DuckDB, where
+bronze: `run bronze --available-now` from a broker of its own, which has them all. silver, gold: `run silver` on bronze filled without a
+broker, and `run gold` on what silver made. spark: plain PySpark, as a tutorial writes it. duckdb: DuckDB, where
 tests/benchmarks/peers/requirements.txt is installed in the environment `.bench` (`make bench` does it). What peers leave out: peers/.
 """
 
@@ -18,18 +19,22 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
+from include.producer import Disturbances, generated_sources, plan_messages, publish
 from include.setup.class_archive import fill_bronze
 from spark_jobs.lake import tables
 from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.benchmarks.cycle import machine
-from tests.benchmarks.history import Measured, environment, link_copy, median, run_command, run_job, run_module
+from tests.benchmarks.history import Measured, environment, link_copy, median, run_command, run_job, run_module, size_of
+from tests.support.brokers import running_broker
 
 DUCKDB = ROOT / ".bench" / "bin" / "python"
 PEER = "spark"
@@ -41,18 +46,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench")
     parser.add_argument("--transactions", type=int, default=200_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default=",".join(RUNS), help="some of: %(default)s")
+    parser.add_argument("--only", default=",".join(("bronze", *RUNS)), help="some of: %(default)s")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--compare", type=Path, help="figures of another time")
     parser.add_argument("--folder", type=Path, help="where bronze stays for the next time")
     options = parser.parse_args()
     names = [name for name in options.only.split(",") if name != "duckdb" or DUCKDB.exists()]
     before = json.loads(options.compare.read_text(encoding="utf-8")) if options.compare else None
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, filled_broker(Path(temporary) / "broker", options.transactions) as bootstrap:
         home = (options.folder or Path(temporary)) / f"bronze-{options.transactions}"
         rows = make_bronze(home, options.transactions)
         found = {"machine": machine(), "transactions": options.transactions, "rows": rows, "repeats": options.repeats}
-        found |= {"runs": measure(home, Path(temporary), names, options.repeats)}
+        every = RUNS | {"bronze": partial(run_bronze, bootstrap)}
+        found |= measure(home, Path(temporary), {name: every[name] for name in names}, options.repeats)
     report(found, before)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -67,23 +73,44 @@ def make_bronze(home: Path, transactions: int) -> int:
     return int((home / "rows").read_text(encoding="utf-8"))
 
 
-def measure(home: Path, folder: Path, names: Iterable[str], repeats: int) -> dict[str, list[dict[str, float]]]:
-    """The counted runs by name, which take turns."""
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    silver = folder / "silver"
+@contextmanager
+def filled_broker(folder: Path, transactions: int) -> Iterator[str]:
+    """The address of a broker that has the rows of bronze."""
+    with running_broker(folder) as bootstrap:
+        messages = plan_messages(generated_sources(transactions, seed=0), Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0))
+        assert publish(bootstrap, messages).is_delivered
+        yield bootstrap
+
+
+def measure(home: Path, folder: Path, run: Mapping[str, Callable[[Path], Measured]], repeats: int) -> dict[str, Any]:
+    """The counted runs by name, which take turns, and the bytes that the tables of each layer have behind them."""
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in run}
+    stored: dict[str, int] = {}
+    silver, copy = folder / "silver", folder / "run"
     for turn in range(repeats + 1):
         for name in runs:
             if name == "gold" and not silver.exists():  # what gold reads is made once
                 link_copy(home, silver)
                 run_job("silver", silver)
-            copy = folder / "run"
-            link_copy(silver if name == "gold" else home, copy)
-            measured = RUNS[name](copy)
+            if name == "bronze":
+                copy.mkdir()
+            else:
+                link_copy(silver if name == "gold" else home, copy)
+            measured = run[name](copy)
+            if name in tables.LAYERS:
+                settings = read_settings(environment(copy))
+                stored[name] = sum(size_of(settings, table) for table in tables.LAYERS[name])
             shutil.rmtree(copy)
             print(f"turn {turn} of {repeats}, {name}: {measured.seconds:.1f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
             if turn:
                 runs[name].append(asdict(measured))
-    return runs
+    return {"runs": runs, "stored": stored}
+
+
+def run_bronze(bootstrap: str, home: Path) -> Measured:
+    """The ingestion, of all that a broker has."""
+    command = ["env", f"LEDGER_KAFKA_BOOTSTRAP={bootstrap}", sys.executable, "-m", "spark_jobs.run", "bronze", "--available-now"]
+    return run_command(command, home)
 
 
 def run_duckdb(home: Path) -> Measured:
