@@ -16,7 +16,8 @@ from include.stack.shutdown import stop_parts
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.masking import mask_url
 
-_LIBPQ = {"user": "PGUSER", "password": "PGPASSWORD", "host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "sslmode": "PGSSLMODE"}
+_LIBPQ = {"user": "PGUSER", "password": "PGPASSWORD", "host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "passfile": "PGPASSFILE"}
+_LIBPQ |= {name: f"PG{name.upper()}" for name in ("sslmode", "sslrootcert", "sslcert", "sslkey")}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from include.producer.records import BANK, TOPICS
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.private import keep_files_private
-from spark_jobs.runtime.settings import read_settings
+from spark_jobs.runtime.settings import Settings, read_settings
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parse(arguments)
         sources = _sources(options)
-        bootstrap = read_settings().broker()
-        ensure_topics(bootstrap)
-        return _send(bootstrap, sources, options)
+        settings = read_settings()
+        ensure_topics(settings.broker(), secure=settings.kafka_config)
+        return _send(settings, sources, options)
     except LedgerError as error:
         sys.stderr.write(f"producer: {error}\n")
         return error.exit_code
@@ -73,7 +73,7 @@ def _sources(options: argparse.Namespace) -> list[Source]:
     return generated_sources(options.transactions, options.seed, options.only or BANK)
 
 
-def _send(bootstrap: str, sources: Sequence[Source], options: argparse.Namespace) -> int:
+def _send(settings: Settings, sources: Sequence[Source], options: argparse.Namespace) -> int:
     disturb = Disturbances(
         duplicates=options.duplicates,
         malformed=options.malformed,
@@ -87,7 +87,7 @@ def _send(bootstrap: str, sources: Sequence[Source], options: argparse.Namespace
     counts = Counts()
     try:
         with tqdm(total=expected, unit=" messages", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
-            publish(bootstrap, plan, options.rate, bar.update, counts)
+            publish(settings.broker(), plan, options.rate, bar.update, counts, settings.kafka_config)
     finally:
         sys.stdout.write("".join(f"{line}\n" for line in summary(counts)))
     if counts.is_delivered:
@@ -95,7 +95,8 @@ def _send(bootstrap: str, sources: Sequence[Source], options: argparse.Namespace
     lost = counts.sent.total() - counts.acknowledged.total()
     reasons = ", ".join(f"{reason}: {times}" for reason, times in counts.errors.most_common(3))
     rest = "" if counts.is_complete else "; the rest was not sent"
-    raise LedgerError(f"{lost} of {counts.sent.total()} messages were not acknowledged by Kafka at {bootstrap} ({reasons}){rest}")
+    place = settings.broker()
+    raise LedgerError(f"{lost} of {counts.sent.total()} messages were not acknowledged by Kafka at {place} ({reasons}){rest}")
 
 
 def summary(counts: Counts) -> list[str]:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from include.stack.endpoints import HOST, claim_port, ports_of, stack_folder
 from include.stack.processes import Running, find_part, start, wait_until
+from spark_jobs.kafka.clients import client_config
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import ROOT
 
@@ -71,10 +72,10 @@ def wait(home: Path, started: Running) -> None:
     wait_until(lambda: answers(bootstrap, 2), [started], READY_SECONDS)
 
 
-def answers(bootstrap: str, patience: float) -> bool:
-    """Whether a broker there answers a request."""
+def answers(bootstrap: str, patience: float, secure: Path | None = None) -> bool:
+    """Whether a broker there answers a request; `secure` is the file of LEDGER_KAFKA_CONFIG."""
     try:
-        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}, logger=None).list_topics(timeout=patience)
+        AdminClient(client_config(bootstrap, secure) | {"log_level": 0}, logger=None).list_topics(timeout=patience)
     except KafkaException:
         return False
     return True

@@ -19,6 +19,7 @@ from include.stack.endpoints import (
 )
 from include.stack.processes import find_all, find_part
 from include.stack.shutdown import stop_parts
+from spark_jobs.kafka.logins import check_login
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.masking import mask_url
@@ -51,7 +52,7 @@ def up(
                 prometheus.check_programs()
             outside_kafka = set_outside(environ, "LEDGER_KAFKA_BOOTSTRAP", kafka.own_bootstrap(home))
             outside_postgres = set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home))
-            metadata_url = _start_services(home, outside_kafka, outside_postgres, report)
+            metadata_url = _start_services(settings, outside_kafka, outside_postgres, report)
             port = _airflow_port(settings)
             watching = prometheus.launch(settings) if with_prometheus else []
             write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
@@ -118,9 +119,11 @@ def check_airflow_port(settings: Settings) -> None:
         raise LedgerError(f"port {port} (LEDGER_AIRFLOW_PORT) is taken by another process: stop that one, or set another port")
 
 
-def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str | None, report: Report) -> str:
+def _start_services(settings: Settings, outside_kafka: str | None, outside_postgres: str | None, report: Report) -> str:
     """Kafka and Postgres side by side; returns the address of Airflow's metadata database, password included."""
+    home = settings.home
     stack_folder(home)
+    check_login(outside_kafka or "", settings.kafka_config if outside_kafka else None)
     database = None if outside_postgres else postgres.launch(home)
     broker = None if outside_kafka else kafka.launch(home)
     if outside_postgres and (reason := postgres.why_unreachable(outside_postgres)):
@@ -130,12 +133,12 @@ def _start_services(home: Path, outside_kafka: str | None, outside_postgres: str
         postgres.wait(home, database)
     postgres.make_tables(outside_postgres or postgres.own_url(home, with_password=True) or "")
     report(f"Postgres: {mask_url(outside_postgres or postgres.own_url(home) or '')}")
-    if outside_kafka and not kafka.answers(outside_kafka, 10):
+    if outside_kafka and not kafka.answers(outside_kafka, 10, settings.kafka_config):
         raise LedgerError(f"Kafka at {outside_kafka} (LEDGER_KAFKA_BOOTSTRAP) is not reachable: no broker answered within 10 s")
     if broker:
         kafka.wait(home, broker)
     bootstrap = outside_kafka or kafka.own_bootstrap(home) or ""
-    ensure_topics(bootstrap)
+    ensure_topics(bootstrap, secure=settings.kafka_config if outside_kafka else None)
     report(f"Kafka: {bootstrap}")
     return outside_postgres or postgres.own_url(home, "airflow", with_password=True) or ""
 

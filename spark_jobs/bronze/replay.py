@@ -130,7 +130,10 @@ def _fetch(
     empty: list[range] = []
     too_large: list[int] = []
     label_of_span = f"{topic} partition {span.partition}"
-    with Fetches(settings.broker(), topic) as fetches, progress.phase(label_of_span, len(range(span.first, span.end)), "offsets") as phase:
+    with (
+        Fetches(settings.broker(), topic, settings.kafka_config) as fetches,
+        progress.phase(label_of_span, len(range(span.first, span.end)), "offsets") as phase,
+    ):
         for first in range(span.first, span.end, _AT_ONCE):
             phase.reach(first - span.first, label_of_span)
             missing = coverage.missing(span.partition, first, min(first + _AT_ONCE, span.end))

@@ -12,6 +12,7 @@ from spark_jobs.bronze import additions, large
 from spark_jobs.bronze.checkpoints import Checkpoint
 from spark_jobs.bronze.pace import FIRST, Pace, next_limit
 from spark_jobs.bronze.resume_state import confirm_topic, make_topics, open_checkpoint
+from spark_jobs.kafka.clients import spark_options
 from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import Table
@@ -108,7 +109,7 @@ class Stream(SupervisedQuery):
         log.info("%s: batches from %d, starting at %s", self.table.name, checkpoint.first_batch + offset, checkpoint.starting_offsets)
         records = (
             self._spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._settings.broker())
+            .options(**spark_options(self._settings))
             .option("kafka.isolation.level", "read_committed")
             .option("kafka.max.partition.fetch.bytes", large.POLL_BYTES)
             .option("subscribe", self.topic)

@@ -192,6 +192,6 @@ def _access(seen: Snapshot) -> dict[str, str]:
     """How Spark connects: as this connection did, and to its snapshot. The password is in none of Spark's settings."""
     info = seen.connection.info
     see = f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{seen.name}'"
-    encryption = {"sslmode": info.dsn_parameters["sslmode"]} if "sslmode" in info.dsn_parameters else {}
+    encryption = {name: info.dsn_parameters[name] for name in ("sslmode", "sslrootcert") if name in info.dsn_parameters}
     access = {"user": info.user, "password": info.password or "", "driver": "org.postgresql.Driver", **encryption}
     return access | {"fetchsize": str(_FETCHED), "sessionInitStatement": see}

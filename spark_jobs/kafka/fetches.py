@@ -9,9 +9,12 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from spark_jobs.kafka.clients import reason
+from spark_jobs.kafka.logins import connect, receive
 from spark_jobs.kafka.offsets import connected
 from spark_jobs.kafka.record_batches import RecordBatch, split
 from spark_jobs.kafka.topics import ANSWER_SECONDS
@@ -37,13 +40,13 @@ class _Answer:
 class Fetches:
     """A connection to the leader of each partition of a topic; a context manager. Errors of the broker come out as LedgerError."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
+    def __init__(self, bootstrap: str, topic: str, secure: Path | None = None) -> None:
+        self._bootstrap, self._topic, self._secure = bootstrap, topic, secure
         self._connections: dict[int, socket.socket] = {}
         try:
-            known = connected(bootstrap).list_topics(timeout=ANSWER_SECONDS)  # of all: one that is asked for by name might be made
+            known = connected(bootstrap, secure).list_topics(timeout=ANSWER_SECONDS)  # of all: one that is asked for by name might be made
         except KafkaException as error:
-            raise self._error(error.args[0].str()) from None
+            raise self._error(reason(error, bootstrap, secure)) from None
         if topic not in known.topics:
             raise self._error("it is not there")
         self._leaders = {number: found.leader for number, found in known.topics[topic].partitions.items()}
@@ -82,7 +85,7 @@ class Fetches:
         try:
             connection = self._connect(partition)
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = _receive(connection, *struct.unpack(">i", _receive(connection, 4)))
+            answer = receive(connection, *struct.unpack(">i", receive(connection, 4)))
         except (OSError, KeyError) as error:
             raise self._error(f"partition {partition}: {error}") from None
         return self._read(answer, partition, offset)
@@ -90,7 +93,7 @@ class Fetches:
     def _connect(self, partition: int) -> socket.socket:
         leader = self._leaders[partition]
         if leader not in self._connections:
-            self._connections[leader] = socket.create_connection(self._addresses[leader], ANSWER_SECONDS)
+            self._connections[leader] = connect(self._addresses[leader], self._secure, ANSWER_SECONDS)
         return self._connections[leader]
 
     def _read(self, answer: memoryview, partition: int, offset: int) -> _Answer:
@@ -113,17 +116,6 @@ class Fetches:
 
     def _error(self, found: str) -> LedgerError:
         return LedgerError(f"topic {self._topic} at {self._bootstrap} cannot be read: {found}")
-
-
-def _receive(connection: socket.socket, size: int) -> memoryview:
-    """The next bytes of a connection."""
-    buffer = memoryview(bytearray(size))
-    filled = 0
-    while filled < size:
-        if not (count := connection.recv_into(buffer[filled:])):
-            raise ConnectionError("the broker has closed the connection")
-        filled += count
-    return buffer
 
 
 def _committed(answer: _Answer) -> Iterator[RecordBatch]:

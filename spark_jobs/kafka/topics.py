@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from spark_jobs.kafka.clients import client_config, reason
+from spark_jobs.kafka.logins import check_login
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import LedgerError
 
@@ -33,12 +36,14 @@ PUBLISHED = KafkaTopic("ledger.published", 1, _COMPACTED)  # how far live/outbox
 ANSWER_SECONDS = 15
 
 
-def ensure_topics(bootstrap: str, topics: Iterable[KafkaTopic] = SOURCE_TOPICS) -> None:
+def ensure_topics(bootstrap: str, topics: Iterable[KafkaTopic] = SOURCE_TOPICS, secure: Path | None = None) -> None:
     """Make the topics that the broker lacks; those that exist stay as they are.
 
-    Raises LedgerError when the broker does not answer within 15 seconds.
+    `secure` is the file of LEDGER_KAFKA_CONFIG. Raises LedgerError when the broker does not answer within 15 seconds, SettingsError when
+    it refuses the login or is not trusted.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}, logger=None)
+    check_login(bootstrap, secure)  # at once and in one line, where a client library tries for long and says little
+    admin = AdminClient(client_config(bootstrap, secure) | {"log_level": 0}, logger=None)
     try:
         existing = admin.list_topics(timeout=ANSWER_SECONDS).topics
         missing = [topic for topic in topics if topic.name not in existing]
@@ -46,6 +51,6 @@ def ensure_topics(bootstrap: str, topics: Iterable[KafkaTopic] = SOURCE_TOPICS) 
         for future in admin.create_topics(wanted).values() if wanted else ():
             future.result(ANSWER_SECONDS)
     except KafkaException as error:
-        reason = error.args[0]
-        if reason.name() != "TOPIC_ALREADY_EXISTS":  # another process was quicker
-            raise LedgerError(f"Kafka at {bootstrap} does not answer ({reason.str()}): is the broker up? (make status, make up)") from None
+        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # another process was quicker
+            found = reason(error, bootstrap, secure)
+            raise LedgerError(f"Kafka at {bootstrap} does not answer ({found}): is the broker up? (make status, make up)") from None

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message as Rec
 from deltalake import DeltaTable
 
 from spark_jobs import control
+from spark_jobs.kafka.clients import client_config, reason
 from spark_jobs.kafka.offsets import open_consumer
 from spark_jobs.kafka.topics import ANSWER_SECONDS, PUBLISHED, KafkaTopic, ensure_topics
 from spark_jobs.live.publications import TRANSACTIONS, Message, Publication
@@ -47,11 +48,11 @@ class Outbox:
     def __init__(self, settings: Settings, of: Publication = TRANSACTIONS) -> None:
         self._settings, self._of, self._bootstrap = settings, of, settings.broker()
         self._name = f"ledger-outbox-{self._table().metadata().id}"  # a new table has new rows, whatever an earlier one has published
-        ensure_topics(self._bootstrap, [*of.topics, PUBLISHED])
+        ensure_topics(self._bootstrap, [*of.topics, PUBLISHED], settings.kafka_config)
         self._producer = Producer(
             {
                 **_PRODUCER,
-                "bootstrap.servers": self._bootstrap,
+                **client_config(self._bootstrap, settings.kafka_config),
                 "transactional.id": self._name,
                 "transaction.timeout.ms": _TRANSACTION_SECONDS * 1000,
             }
@@ -146,12 +147,12 @@ class Outbox:
         return to_rows(control.query(table, text, of.table))
 
     def _refused(self, error: KafkaException) -> LedgerError:
-        reason = error.args[0]
-        if reason.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
+        if error.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
             return LedgerError(
                 f"another process publishes to {' and '.join(topic.name for topic in self._of.topics)} now: stop one of them"
             )
-        return LedgerError(f"Kafka at {self._bootstrap} does not take what is published ({reason.str()}): is the broker up?")
+        found = reason(error, self._bootstrap, self._settings.kafka_config)
+        return LedgerError(f"Kafka at {self._bootstrap} does not take what is published ({found}): is the broker up?")
 
 
 def _until(consumer: Consumer, partition: TopicPartition, oldest: int, end: int) -> Iterator[Received]:

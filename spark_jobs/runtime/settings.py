@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.kafka_config import read_kafka_config
 from spark_jobs.runtime.masking import mask_url
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +24,7 @@ class Settings:
     warehouse: Path
     checkpoints: Path
     kafka_bootstrap: str | None
+    kafka_config: Path | None  # the file by which clients log in (runtime/kafka_config.py); none: plain text
     postgres_url: str | None
     spark_master: str
     airflow_port: int | None
@@ -135,6 +137,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             r"[\w.\-\[\]:]+:\d{1,5}(,[\w.\-\[\]:]+:\d{1,5})*",
             "host:port[,host:port...]",
         ),
+        kafka_config=Path(values["LEDGER_KAFKA_CONFIG"]) if "LEDGER_KAFKA_CONFIG" in values else None,
         postgres_url=matching(
             "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
         ),
@@ -164,6 +167,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     )
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):
         wrong.append("LEDGER_ALERT_WEBHOOK: found something else than an address, expected http(s)://host/path")  # it may hold a token
+    wrong += _login(settings.kafka_config, values)
     wrong += _without_secret(settings.spark_master, environ)
     if wrong:
         raise SettingsError("; ".join(wrong))
@@ -178,6 +182,20 @@ def _folder(values: Mapping[str, str], name: str, default: Path, wrong: list[str
     if found := re.search(r"[%\[\]]", str(path)):  # Delta's readers take % for an escape, and delta-rs cannot write below a [
         wrong.append(f"{name}: found {mask_url(str(path))!r}, expected a path without {found[0]}")
     return path
+
+
+def _login(file: Path | None, values: Mapping[str, str]) -> list[str]:
+    if file is None:
+        return []
+    if "LEDGER_KAFKA_BOOTSTRAP" not in values:
+        return [
+            "LEDGER_KAFKA_CONFIG: found no LEDGER_KAFKA_BOOTSTRAP with it, expected the broker to log in to: the embedded one has no login"
+        ]
+    try:
+        read_kafka_config(file)
+    except SettingsError as error:
+        return [str(error)]
+    return []
 
 
 def _without_secret(master: str, environ: Mapping[str, str]) -> list[str]:
