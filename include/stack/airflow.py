@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import httpx
 import psycopg2
@@ -35,6 +36,7 @@ COMMANDS = {
 }
 MAIL_SERVER = "AIRFLOW_CONN_SMTP_DEFAULT"
 MIGRATION = "airflow-migration"
+TLS_FILES = {"sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
 PARTS = (*COMMANDS, MIGRATION)
 READY_SECONDS = 240
 
@@ -78,6 +80,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "CORE__FERNET_KEY_CMD": _read_command(folder / "fernet.key", _fernet_key),
         "DATABASE__SQL_ALCHEMY_CONN_CMD": _read_command(folder / "metadata.url", lambda: _for_sqlalchemy(metadata_url), fresh=True),
+        "DATABASE__SQL_ALCHEMY_CONN_ASYNC_CMD": _read_command(folder / "metadata.async.url", lambda: for_asyncpg(metadata_url), fresh=True),
         "API__BASE_URL": url,
         "API__HOST": HOST,
         "API__PORT": str(port),
@@ -103,6 +106,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         **kept,
         **ledger,
         **ONE_THREAD,
+        **_tls_files(metadata_url),
         "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
@@ -226,6 +230,18 @@ def _read_command(file: Path, make: Callable[[], str] = secrets.token_hex, fresh
 def _for_sqlalchemy(url: str) -> str:
     """The same address in SQLAlchemy's words."""
     return f"postgresql+psycopg2://{url.partition('://')[2]}"
+
+
+def for_asyncpg(url: str) -> str:
+    """The same address for SQLAlchemy's asynchronous driver, which takes `sslmode` as `ssl`, and the files of TLS from TLS_FILES."""
+    parts = urlsplit(url)
+    query = [("ssl" if name == "sslmode" else name, text) for name, text in parse_qsl(parts.query) if name not in TLS_FILES]
+    return urlunsplit(parts._replace(scheme="postgresql+asyncpg", query=urlencode(query, safe="/")))
+
+
+def _tls_files(url: str) -> dict[str, str]:
+    """The variables by which asyncpg finds the files of TLS that an address names."""
+    return {TLS_FILES[name]: text for name, text in parse_qsl(urlsplit(url).query) if name in TLS_FILES}
 
 
 def _fernet_key() -> str:

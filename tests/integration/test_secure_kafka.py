@@ -87,7 +87,7 @@ def test_every_client_of_python_logs_in(secure: SecureBroker, tmp_path: Path, me
     settings = read_settings(
         {"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_KAFKA_BOOTSTRAP": secure.sasl, "LEDGER_KAFKA_CONFIG": str(file)}
     )
-    check_login(secure.sasl, file)
+    assert publish(secure.sasl, RECORDS, secure=file).is_delivered  # waits for the leaders of the new topic
     before = sum(read_topic(settings, "transactions").ends.values())
     assert publish(secure.sasl, RECORDS, secure=file).is_delivered
     present = read_topic(settings, "transactions")

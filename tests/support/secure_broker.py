@@ -14,7 +14,7 @@ from include.stack.processes import start
 from include.stack.shutdown import stop_parts
 from tests.support.certificates import Authority
 
-USER, PASSWORD = "ledger", "canary=pa$$'wd,9f"
+USER, PASSWORD = "ledger", "canary=pa$$'wd#9f"
 KEY_PASSWORD = "canary-of-the-key"
 _EXTRA = """\
 sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN
@@ -79,7 +79,8 @@ def secure_broker(home: Path) -> Iterator[SecureBroker]:
     cluster = base64.urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
     users = [word for name in ("SCRAM-SHA-512", "SCRAM-SHA-256") for word in ("--add-scram", f'{name}=[name={USER},password="{PASSWORD}"]')]
     command = [*kafka._java("-Xmx128m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config), *users]
-    subprocess.run(command, env=kafka._environment(), check=True, capture_output=True)
+    done = subprocess.run(command, env=kafka._environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     try:
         running = start(
             home, kafka.PART, [*kafka._java("-Xmx512m"), "kafka.Kafka", str(config)], kafka._environment(), kafka.log_file(home)
