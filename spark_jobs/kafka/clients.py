@@ -45,8 +45,6 @@ def spark_options(settings: Settings) -> dict[str, str]:
             options["sasl.jaas.config"] = f"{_MODULES[values['sasl.mechanism']]} required {login};"
         if "ssl.certificate.location" in values:
             options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": values["ssl.certificate.location"]}
-        if "ssl.key.password" in values:
-            options["ssl.key.password"] = f"${{file:{file}:ssl.key.password}}"
     return {f"kafka.{name}": value for name, value in options.items()}
 
 

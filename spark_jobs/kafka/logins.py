@@ -84,11 +84,10 @@ def _context(values: dict[str, str]) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=values["ssl.ca.location"])
         if certificate := values.get("ssl.certificate.location"):
-            context.load_cert_chain(certificate, password=values.get("ssl.key.password", ""))
+            context.load_cert_chain(certificate, password="")
     except (ssl.SSLError, OSError):
         raise _Refused(
-            "found no PEM certificates in ssl.ca.location, or no certificate with its key in ssl.certificate.location that "
-            "ssl.key.password opens, expected them"
+            "found no PEM certificates in ssl.ca.location, or no certificate with its key in ssl.certificate.location, expected them"
         ) from None
     return context
 

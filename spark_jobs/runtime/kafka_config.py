@@ -10,7 +10,8 @@ SASL, TLS = "SASL_SSL", "SSL"
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _LOGIN = ("sasl.mechanism", "sasl.username", "sasl.password")
 _FILES = ("ssl.ca.location", "ssl.certificate.location")
-NAMES = ("security.protocol", *_LOGIN, *_FILES, "ssl.key.password")
+NAMES = ("security.protocol", *_LOGIN, *_FILES)
+_KEY = "-----BEGIN PRIVATE KEY-----"  # PKCS#8; Java 17 cannot read one that is encrypted as OpenSSL does it
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -65,4 +66,15 @@ def _missing(values: dict[str, str]) -> list[str]:
         path = Path(values.get(name, "/"))
         if name in values and not (path.is_absolute() and path.is_file()):
             wrong.append(f"{name}: found no file {path}, expected the absolute path of a PEM file")
+        elif name in values and name == "ssl.certificate.location":
+            wrong += _key_problems(path)
     return wrong
+
+
+def _key_problems(path: Path) -> list[str]:
+    """What is wrong with a file of a certificate and its key."""
+    if (mode := stat.S_IMODE(path.stat().st_mode)) & _OTHERS:
+        return [f"{path}: found mode {mode:04o}, expected 0600, since it holds a key: chmod 600 {path}"]
+    if _KEY not in path.read_text(errors="replace"):
+        return [f"{path}: found no line {_KEY}, expected the certificate and its key in PKCS#8, not encrypted"]
+    return []

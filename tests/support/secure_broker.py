@@ -15,7 +15,6 @@ from include.stack.shutdown import stop_parts
 from tests.support.certificates import Authority
 
 USER, PASSWORD = "ledger", "canary=pa$$'wd#9f"
-KEY_PASSWORD = "canary-of-the-key"
 _EXTRA = """\
 sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN
 listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
@@ -64,7 +63,7 @@ def secure_broker(home: Path) -> Iterator[SecureBroker]:
     certificates = home.parent / "certificates"
     authority, stranger = Authority(certificates, "authority"), Authority(certificates, "stranger")
     certificate = authority.issue("localhost", host="localhost")
-    client = authority.issue("client", password=KEY_PASSWORD)
+    client = authority.issue("client")
     folder.mkdir(parents=True, exist_ok=True)
     ports: dict[str, int | str] = {"host": HOST, "broker": claim_port(home, "kafka"), "controller": claim_port(home, "kafka_controller")}
     sasl, tls = claim_port(home, "kafka_sasl"), claim_port(home, "kafka_tls")
