@@ -98,3 +98,10 @@ print(len(os.listdir("/proc/self/task")), {"spark_jobs", "include", "airflow", "
     environment = wanted | {"PYTHONPATH": wanted["AIRFLOW__CORE__PLUGINS_FOLDER"]}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "1 set() True\n"), done.stderr
+
+
+def test_the_asynchronous_driver_gets_an_address_in_its_own_words() -> None:
+    url = "postgresql://u:p%40x@db:5/d?sslmode=verify-full&sslrootcert=/ca.pem&passfile=/p"
+    assert airflow.for_asyncpg(url) == "postgresql+asyncpg://u:p%40x@db:5/d?ssl=verify-full&passfile=/p"
+    assert airflow._tls_files(url) == {"PGSSLROOTCERT": "/ca.pem"}
+    assert airflow.for_asyncpg("postgresql://u:p@db:5/d") == "postgresql+asyncpg://u:p@db:5/d"
