@@ -50,7 +50,7 @@ class Fetches:
         if topic not in known.topics:
             raise self._error("it is not there")
         self._leaders = {number: found.leader for number, found in known.topics[topic].partitions.items()}
-        self._addresses = {number: (found.host, found.port) for number, found in known.brokers.items()}
+        self._addresses = {number: (str(found.host), found.port) for number, found in known.brokers.items()}
 
     def __enter__(self) -> "Fetches":
         return self
