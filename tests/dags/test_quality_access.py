@@ -51,6 +51,15 @@ def test_a_viewer_sees_every_figure_and_no_value(home: Settings, viewer: TestCli
     assert "80 rows" in texts[PAGES[6]]
 
 
+def test_a_viewer_is_offered_nothing_that_only_operators_can_do(home: Settings, viewer: TestClient) -> None:
+    fill(home)
+    texts = {path: viewer.get(path).text for path in PAGES}
+    offers = ("quality_decision", ">Decide<", "spark_jobs.run", 'id="redrive"')
+    assert [(path, offer) for path, text in texts.items() for offer in offers if offer in text] == []
+    assert '<a class="button" href="/quality/decisions">Decisions</a>' in texts["/"]
+    assert "An operator answers in Airflow." in texts["/decisions"]
+
+
 def test_an_operator_sees_the_same_values_in_the_same_places(home: Settings, reader: TestClient) -> None:
     fill(home)
     texts = {path: reader.get(path).text for path in PAGES}
