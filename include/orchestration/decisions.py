@@ -189,7 +189,10 @@ def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str,
 
     `unused` are answers to the question before that could not count.
     """
-    lines = [f"**Asked again.** {_cell(each.who)} answered {_cell(each.choice)}: {_cell(each.why, LONGEST_REASON)}\n" for each in unused]
+    lines = []
+    for each in unused:
+        choice = _cell(each.choice.partition(" (")[0])
+        lines.append(f"**Asked again.** {_cell(each.who)} answered {choice}, which did not count: {_cell(each.why, LONGEST_REASON)}\n")
     lines += ["| table | expectation | found | expected |", "|---|---|---|---|"]
     for verdict in verdicts:
         lines += [

@@ -52,7 +52,14 @@ def test_a_question_that_is_asked_again_says_why_the_answer_did_not_count(settin
     await_question(settings.home, api, next_run)
     open_question(page, next_run)
     again = page.get_by_text("Asked again.").locator("xpath=..")
-    for part in (airflow.USER, "release anyway", "the bank has confirmed them", "silver.accounts version 3", "closed too"):
+    for part in (
+        airflow.USER,
+        "release anyway",
+        "which did not count",
+        "the bank has confirmed them",
+        "silver.accounts version 3",
+        "closed too",
+    ):
         expect(again).to_contain_text(part)
     keep(page, "question-asked-again")
     page.goto("/plugin/quality")
