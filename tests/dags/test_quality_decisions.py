@@ -11,6 +11,7 @@ from spark_jobs.runtime.settings import Settings
 from tests.dags.conftest import Open
 from tests.support import quality_rows as rows
 from tests.support.browser import keep
+from tests.support.quality_site import as_viewer
 
 DAY = datetime(2013, 1, 5, tzinfo=UTC)
 BACKFILL = "backfill__2013-01-05T00:00:00+00:00"
@@ -29,6 +30,24 @@ def test_an_answer_that_did_not_count_is_told_beside_the_question(home: Settings
     expect(told).to_contain_text(because)
     keep(page, "pages-11-asked-again")
     expect(page.get_by_role("row").filter(has_text="release anyway (unused answer)")).to_contain_text("Ada")
+
+
+def test_a_viewer_reads_what_waits_and_is_offered_no_answer(home: Settings, opened: Open) -> None:
+    from include.quality_page.access import may_read
+    from include.quality_page.app import app
+
+    rows.fill(home, 2)
+    rows.close_gate(home, 3)
+    page = opened()
+    expect(page.get_by_role("link", name="Decide", exact=True)).to_be_visible()
+    app.dependency_overrides[may_read] = as_viewer
+    page.reload()
+    expect(page.get_by_role("link", name="Decide", exact=True)).to_have_count(0)
+    page.locator(".ask").get_by_role("link", name="Decisions").click()
+    expect(page.get_by_text("An operator answers in Airflow.")).to_be_visible()
+    expect(page.get_by_text("80 of 100 records are in quarantine")).to_be_visible()
+    expect(page.locator(".button")).to_have_count(0)
+    keep(page, "pages-14-viewer")
 
 
 def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings, opened: Open) -> None:
