@@ -5,7 +5,7 @@ What a person typed is parsed here and again by the job. It reaches the job as a
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -15,11 +15,11 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin
 from airflow.sdk import BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from include.orchestration.decisions import open_verdicts, waits_for
-from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, dag_of_run
+from include.orchestration.decisions import live_verdicts, open_verdicts, waits_for
+from include.orchestration.defaults import BACKFILL_DAG
 from include.orchestration.grants import DAY, Run, grant_rows, leader_of, newest_grants, plan_group
 from include.orchestration.jobs import SparkJob
-from spark_jobs.control.verdicts import Verdict, read_decisions
+from spark_jobs.control.verdicts import read_decisions
 from spark_jobs.lake.tables import REBUILT
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import read_settings
@@ -225,11 +225,6 @@ class Rebuild(SparkJob, SkipMixin):
         if live:
             self.log.info("Live rows come first: %s. The rebuild continues by itself.", waits_for(live, read_decisions(settings)))
             self.defer(trigger=TimeDeltaTrigger(DECISION_POLL), method_name="execute")
-
-
-def live_verdicts(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Of closed verdicts those of bronze and silver on what runs of `medallion` brought."""
-    return [each for each in verdicts if each.layer != "gold" and "__" in each.run_id and dag_of_run(each.run_id) == PIPELINE_DAG]
 
 
 def report_release() -> None:

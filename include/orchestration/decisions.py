@@ -13,7 +13,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from include.orchestration.defaults import dag_of_run
+from include.orchestration.defaults import PIPELINE_DAG, dag_of_run
 from include.orchestration.pages import report_url
 from spark_jobs.control.verdicts import (
     CHOICES,
@@ -72,6 +72,11 @@ def uncounted(verdicts: Sequence[Verdict], decisions: Iterable[Decision]) -> lis
     """The answers that could not count, given since the first of these verdicts was recorded; in the order of `decisions`."""
     since = min((verdict.judged_at for verdict in verdicts), default=None)
     return [each for each in decisions if each.layer == UNUSED and since and each.decided_at >= since]
+
+
+def live_verdicts(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Of closed verdicts those of bronze and silver on what runs of `medallion` brought."""
+    return [each for each in verdicts if each.layer != "gold" and "__" in each.run_id and dag_of_run(each.run_id) == PIPELINE_DAG]
 
 
 def waits_for(verdicts: Sequence[Verdict], decisions: Iterable[Decision] = ()) -> str:

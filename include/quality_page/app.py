@@ -117,6 +117,7 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
     has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
     batches = runs.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
     steps = runs.steps_of_run(warehouse, run_id) if warehouse and dag_id == BACKFILL_DAG else []
+    tasks = runs.tasks_of(dag_id, run_id, batches, steps) if has_gates else []
     return _page(
         request,
         "run.html",
@@ -126,7 +127,8 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
         under_way=[job for job in progress.of_jobs(_settings()) if job.run_id == run_id],
         found=verdicts.of_run(warehouse, run_id) if warehouse and has_gates else [],
         conserved=runs.conservation(warehouse, batches) if warehouse else [],
-        tasks=runs.tasks_of(dag_id, run_id, batches, steps) if has_gates else [],
+        tasks=tasks,
+        held_up=runs.held_up(warehouse, dag_id, tasks) if warehouse else [],
         batches=batches,
         steps=steps,
         audit=audits.of_run(warehouse, run_id) if warehouse and dag_id == audits.AUDIT_DAG else None,

@@ -102,7 +102,8 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return f"text of {_length(value)}"
     if isinstance(value, dict | list):
-        return f"{'object' if isinstance(value, dict) else 'array'} of {len(value):,}"
+        kind, part = ("object", "field") if isinstance(value, dict) else ("array", "element")
+        return f"{kind} of {len(value):,} {part}{'' if len(value) == 1 else 's'}"
     return "null" if value is None else "true or false"
 
 

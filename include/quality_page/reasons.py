@@ -40,7 +40,7 @@ def why(topic: str, rule: str, detail: str, key: str, fields: Mapping[str, str])
         return Reason(rule, "" if known.field == "value" else known.field, f"{says} Expected: {known.description}")
     value = fields[known.field]
     particular = None if _KIND.match(value) else _particular(known.description, value)
-    return Reason(rule, known.field, f"{known.field} {particular or f'is {value}. Expected: {known.description}'}")
+    return Reason(rule, known.field, f"{known.field} {particular or f'is {_with_article(value)}. Expected: {known.description}'}")
 
 
 def _rules(topic: str) -> dict[str, Rule]:
@@ -48,6 +48,12 @@ def _rules(topic: str) -> dict[str, Rule]:
         return {rule.name: rule for rule in read_rules(topic).rules}
     except RuleError:
         return {}
+
+
+def _with_article(value: str) -> str:
+    """`a text of 9 characters`, `an array of 1 element`; a value that may be seen is as it is."""
+    kind = _KIND.match(value)
+    return f"{'a' if kind[1] in ('text', 'number') else 'an'} {value}" if kind and kind[1] else value
 
 
 def _particular(description: str, value: str) -> str | None:

@@ -4,7 +4,10 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
+from include.orchestration.decisions import live_verdicts
+from include.orchestration.defaults import BACKFILL_DAG
 from include.quality_page.reading import Row, Warehouse
+from include.quality_page.status import read_status
 from include.quality_page.words import share
 from spark_jobs.lake.tables import BACKFILLS, BATCHES
 from spark_jobs.lake.topics import TOPICS
@@ -105,6 +108,13 @@ def tasks_of(dag_id: str, run_id: str, batches: list[Row], steps: list[Row]) -> 
         log.warning("the tasks of %s cannot be read: %s", run_id, first_line(error))
         return []
     return sorted(found, key=lambda task: (task.started is None, task.started.timestamp() if task.started else 0, task.name))
+
+
+def held_up(warehouse: Warehouse, dag_id: str, tasks: list[Task]) -> list[str]:
+    """The layers whose gates are closed for live rows, where a backfill waits for a person to decide about those first."""
+    if dag_id != BACKFILL_DAG or not any(task.state == "deferred" for task in tasks):
+        return []
+    return sorted({verdict.layer for verdict in live_verdicts(read_status(warehouse).open)})
 
 
 def _before(warehouse: Warehouse, row: Row) -> Conservation | None:

@@ -1,7 +1,10 @@
 """The page Decisions by mouse: a question that is asked again, and the evidence of a backfill."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import expect
 
 from spark_jobs.lake import tables
@@ -48,6 +51,27 @@ def test_a_viewer_reads_what_waits_and_is_offered_no_answer(home: Settings, open
     expect(page.get_by_text("80 of 100 records are in quarantine")).to_be_visible()
     expect(page.locator(".button")).to_have_count(0)
     keep(page, "pages-14-viewer")
+
+
+def test_a_backfill_that_waits_for_a_decision_about_live_rows_says_so(
+    home: Settings, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from include.quality_page import runs
+
+    rows.fill(home, 2)
+    rows.close_gate(home, 3)
+    task = runs.Task("rebuild", "deferred", DAY, None, 1, None)  # there is no database of Airflow here
+    monkeypatch.setattr(runs, "tasks_of", lambda *_: [task])
+    page = opened(f"run?dag_id=backfill_days&run_id={quote(BACKFILL, safe='')}")
+    waits = page.locator(".ask")
+    expect(waits).to_contain_text("live rows come first, and the gate of silver waits for a decision")
+    waits.get_by_role("link", name="Decisions").click()
+    expect(page.get_by_text("80 of 100 records are in quarantine")).to_be_visible()
+    monkeypatch.setattr(runs, "tasks_of", lambda *_: [replace(task, state="success")])
+    page.go_back()
+    page.reload()
+    expect(page.get_by_text("No gate has judged anything in this run")).to_be_visible()
+    expect(waits).to_have_count(0)
 
 
 def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings, opened: Open) -> None:

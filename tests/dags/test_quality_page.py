@@ -102,7 +102,7 @@ def test_from_a_run_to_its_broken_rows(home: Settings, reader: TestClient) -> No
     assert "2 rows" in text
     assert "customers 0:3001" in text
     assert "customers 0:2001" not in text
-    assert "<mark>districtId</mark> is text of 1 character. Expected: A whole number that fits 32 bits" in text
+    assert "<mark>districtId</mark> is a text of 1 character. Expected: A whole number that fits 32 bits" in text
     assert "No gate has judged anything" in reader.get(RUN.replace("medallion", "bronze_ingestion")).text
 
 

@@ -23,7 +23,7 @@ from tests.support import quality_rows as rows
         (b"\xff\xfeJan", [("", "5 bytes, not UTF-8")]),
         (b"Jan Novak", [("", "9 bytes, not JSON")]),
         (b'{"amount": NaN}', [("", "15 bytes, not JSON")]),
-        (b'["Jan"]', [("", "no object: array of 1")]),
+        (b'["Jan"]', [("", "no object: array of 1 element")]),
         (b'"Jan"', [("", "no object: text of 3 characters")]),
         (b"[" * 50_000, [("", "50,000 bytes, nested too deep")]),
         (b"9" * 70_000, [("", "70,000 bytes, too many to be shown")]),
@@ -34,7 +34,7 @@ from tests.support import quality_rows as rows
         (b'{"amount": 1, "amount": "Jan"}', [("amount", "text of 3 characters")]),
         (
             b'{"person": {"name": "Jan"}, "a": [1], "b": null, "c": true}',
-            [("person", "object of 1"), ("a", "array of 1"), ("b", "null"), ("c", "true or false")],
+            [("person", "object of 1 field"), ("a", "array of 1 element"), ("b", "null"), ("c", "true or false")],
         ),
         (
             b'{"Jan Novak": 1, "\\ud800": 2}',

@@ -47,8 +47,8 @@ def test_any_number_is_answered(amount: str) -> None:
 def test_what_is_masked_is_named_by_kind_and_size() -> None:
     fields = dict(mask_value("transactions", b'{"amount": "Zdenka Quarantinova", "type": ["Zdenka"], "accountId": null}'))
     says = {rule: why("transactions", rule, "", "T1", fields).says for rule in ("amount_scale", "type_known", "account_id_format")}
-    assert says["amount_scale"].startswith("amount is text of 19 characters. Expected: At most 2 decimals")
-    assert says["type_known"] == "type is array of 1. Expected: Exactly Credit or Debit."
+    assert says["amount_scale"].startswith("amount is a text of 19 characters. Expected: At most 2 decimals")
+    assert says["type_known"] == "type is an array of 1 element. Expected: Exactly Credit or Debit."
     assert says["account_id_format"] == "accountId is null. Expected: A and 8 ASCII digits, nothing else."
 
 
