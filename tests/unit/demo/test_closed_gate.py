@@ -55,7 +55,8 @@ def test_the_bad_batch_has_800_malformed_records_of_1000(settings: Settings, mon
     class Delivered:
         is_delivered = True
 
-    def take(_: str, messages: list[Message]) -> Delivered:
+    def take(_: str, messages: list[Message], *, secure: Path | None) -> Delivered:
+        assert secure is None
         sent.extend(messages)
         return Delivered()
 
