@@ -10,6 +10,7 @@ import psycopg2
 from psycopg2.extensions import parse_dsn
 
 from include.stack import postgres
+from include.stack.airflow import TLS_FILES
 from include.stack.endpoints import only_one, set_outside
 from include.stack.processes import find_part
 from include.stack.shutdown import stop_parts
@@ -17,7 +18,7 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.masking import mask_url
 
 _LIBPQ = {"user": "PGUSER", "password": "PGPASSWORD", "host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "passfile": "PGPASSFILE"}
-_LIBPQ |= {name: f"PG{name.upper()}" for name in ("sslmode", "sslrootcert", "sslcert", "sslkey")}
+_LIBPQ |= {"sslmode": "PGSSLMODE", **TLS_FILES}
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from include.quality_page.words import counted
+
 LARGEST = 65_536  # bytes; a larger value is not read
 MOST_FIELDS = 40
 _MAGIC, _HEADER_BYTES = b"\0", 5  # https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop: the wire format
@@ -93,22 +95,18 @@ def _mask(value: Any, pattern: re.Pattern[str] | None) -> str:
 
 
 def _mask_name(name: str) -> str:
-    return name if _NAME.fullmatch(name) else f"(a name of {_length(name)})"
+    return name if _NAME.fullmatch(name) else f"(a name of {counted(len(name), 'character')})"
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, _Number):
-        return f"number of {_length(value)}"
+        return f"number of {counted(len(value), 'character')}"
     if isinstance(value, str):
-        return f"text of {_length(value)}"
+        return f"text of {counted(len(value), 'character')}"
     if isinstance(value, dict | list):
         kind, part = ("object", "field") if isinstance(value, dict) else ("array", "element")
-        return f"{kind} of {len(value):,} {part}{'' if len(value) == 1 else 's'}"
+        return f"{kind} of {counted(len(value), part)}"
     return "null" if value is None else "true or false"
-
-
-def _length(text: str) -> str:
-    return f"{len(text):,} character{'' if len(text) == 1 else 's'}"
 
 
 def _decode(value: bytes) -> str | None:

@@ -18,6 +18,7 @@ from spark_jobs.lake.tables import BRONZE, ensure_tables
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 ROWS = 500
+DISTURBANCES = Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0)
 
 
 def main() -> int:
@@ -39,12 +40,11 @@ def main() -> int:
 def fill_bronze(settings: Settings, transactions: int) -> int:
     """Fill the bronze tables with generated transactions, their customers and accounts, as one batch each; returns the rows."""
     ensure_tables(settings, BRONZE)
-    disturbances = Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0)
     total = 0
     for table in BRONZE:
         topic, now = table.topic, datetime.now(UTC)
         common = {"_topic": topic, "_partition": 0, "_timestamp": now, "_batch": 1, "_ingested_at": now, "_ingested_on": now.date()}
-        messages = plan_messages(generated_sources(transactions, seed=0, only=(topic,)), disturbances)
+        messages = plan_messages(generated_sources(transactions, seed=0, only=(topic,)), DISTURBANCES)
         rows = [common | {"key": message.key, "value": message.value, "_offset": offset} for offset, message in enumerate(messages)]
         arrow = pa.Table.from_pylist(rows, schema=pa.schema(table.delta_schema().to_arrow()))
         write_deltalake(str(table.path(settings)), arrow, mode="append")

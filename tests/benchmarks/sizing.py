@@ -12,9 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.lake.tables import LAYERS
 from tests.benchmarks.bench import medians
-
-LAYERS = ("bronze", "silver", "gold")
 
 
 def main() -> None:

@@ -5,14 +5,10 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from include.producer.publish import publish
 from include.producer.records import Message
@@ -20,19 +16,19 @@ from spark_jobs.kafka.fetches import Fetches
 from spark_jobs.kafka.logins import check_login
 from spark_jobs.kafka.offsets import open_consumer, read_topic
 from spark_jobs.kafka.topics import PUBLISHED, ensure_topics
-from spark_jobs.lake import tables
-from spark_jobs.lake.tables import LIVE_TRANSACTIONS, ensure_tables
-from spark_jobs.live import checkpoints
+from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS, ensure_tables
 from spark_jobs.live.outbox import Outbox
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.support.certificates import Authority
 from tests.support.ledger import Ledger, await_that
+from tests.support.live_rows import fill
 from tests.support.secure_broker import PASSWORD, USER, SecureBroker, secure_broker
 
 pytestmark = pytest.mark.integration
 
 SECRETS = (PASSWORD, PASSWORD.replace("'", "\\'"))
+NO_LOGIN = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"), "")
 RECORDS = [Message("transactions", b"k%d" % number, b'{"n": %d}' % number) for number in range(50)]
 
 
@@ -41,33 +37,6 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     with secure_broker(tmp_path_factory.mktemp("secure") / "home") as broker:
         ensure_topics(broker.sasl, secure=broker.config())
         yield broker
-
-
-def fill(settings: Settings, batches: int) -> int:
-    """Append batches of ten rows to gold.live_transactions; returns how many rows it has."""
-    schema = pa.schema(LIVE_TRANSACTIONS.delta_schema().to_arrow())
-    for batch in range(batches):
-        rows = [
-            {
-                "transaction_id": f"secure-{batch}-{place}",
-                "account_id": "A1",
-                "event_at": datetime(2026, 1, 1, tzinfo=UTC),
-                "event_on": date(2026, 1, 1),
-                "type": ("Debit", "Credit")[place % 2],
-                "amount": Decimal("1.10"),
-                "balance": Decimal("2.20"),
-                "_topic": "transactions",
-                "_partition": 0,
-                "_offset": place,
-                "_batch": batch,
-            }
-            for place in range(10)
-        ]
-        table = DeltaTable(str(LIVE_TRANSACTIONS.path(settings)))
-        taken = CommitProperties(app_transactions=[Transaction(checkpoints.intake_application(settings), batch)])
-        data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
-        write_deltalake(table, data, mode="append", commit_properties=taken)
-    return 10 * batches
 
 
 def wrong(secure: SecureBroker, case: str) -> tuple[str, Path, str]:
@@ -104,15 +73,14 @@ def test_the_outbox_publishes_in_transactions(secure: SecureBroker, tmp_path: Pa
         {"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_KAFKA_BOOTSTRAP": secure.sasl, "LEDGER_KAFKA_CONFIG": str(secure.config())}
     )
     ensure_tables(settings, [LIVE_TRANSACTIONS])
-    rows = fill(settings, 2)
+    rows = len(fill(settings, {0: 10, 1: 10}))
     assert Outbox(settings).publish(1) == rows
     assert Outbox(settings).publish(1) == 0  # it reads how far the first came
     assert sum(read_topic(settings, PUBLISHED.name).ends.values()) > 0
 
 
 def test_a_client_certificate_is_enough(secure: SecureBroker, tmp_path: Path) -> None:
-    nothing = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"), "")
-    file = secure.config(security_protocol="SSL", ssl_certificate_location=str(secure.client), **nothing)
+    file = secure.config(security_protocol="SSL", ssl_certificate_location=str(secure.client), **NO_LOGIN)
     check_login(secure.tls, file)
     assert publish(secure.tls, RECORDS, secure=file).is_delivered
     run_bronze_and_search(secure, Ledger(tmp_path / "home", secure.tls), file)
@@ -136,12 +104,7 @@ def run_bronze_and_search(secure: SecureBroker, ledger: Ledger, file: Path) -> N
     shown: dict[str, bytes] = {}
     with ledger.running("--engine none bronze --only transactions", said, **more) as process:
         await_that(lambda: "Spark's pages: " in said.read_text() or process.poll() is not None, 90)
-        await_that(
-            lambda: (
-                (ledger.exists(next(table for table in tables.BRONZE if table.topic == "transactions")) and taken(ledger))
-                or process.poll() is not None
-            )
-        )
+        await_that(lambda: taken(ledger) or process.poll() is not None)
         assert process.poll() is None, said.read_text()
         assert " stopped: " not in said.read_text(), said.read_text()
         page = said.read_text().partition("Spark's pages: ")[2].split()[0]
@@ -163,9 +126,7 @@ def run_bronze_and_search(secure: SecureBroker, ledger: Ledger, file: Path) -> N
 
 
 def taken(ledger: Ledger) -> bool:
-    with suppress(Exception):
-        return bool(ledger.rows(next(table for table in tables.BRONZE if table.topic == "transactions")))
-    return False
+    return ledger.exists(BRONZE_TRANSACTIONS) and bool(ledger.rows(BRONZE_TRANSACTIONS))
 
 
 def command_and_environment(process: psutil.Process) -> Iterator[tuple[str, str]]:
@@ -207,7 +168,6 @@ def test_a_command_ends_with_that_line_and_exit_code_2(secure: SecureBroker, tmp
 
 def test_a_client_certificate_of_a_stranger_is_refused(secure: SecureBroker) -> None:
     foreign = Authority(secure.folder / "foreign", "foreign").issue("client")
-    nothing = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"), "")
-    file = secure.config(security_protocol="SSL", ssl_certificate_location=str(foreign), **nothing)
+    file = secure.config(security_protocol="SSL", ssl_certificate_location=str(foreign), **NO_LOGIN)
     with pytest.raises(SettingsError, match=r"found no TLS connection .*ssl\.certificate\.location"):
         check_login(secure.tls, file)

@@ -3,7 +3,7 @@
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ from spark_jobs.live import places
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.services import LIVE
 from tests.support import lake
-from tests.support.brokers import running_broker
 from tests.support.committed import committed_messages
 from tests.support.ledger import Ledger, await_that
 from tests.support.live_lake import arrive
@@ -24,12 +23,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
 DEBITS = [(f"d{number}", f"2024-01-01 10:0{number}:00", {"type": "Debit"}) for number in range(4)]
 BIG = ("big", "2024-01-01 10:03:00", {"type": "Debit", "amount": 60_000, "accountId": "A00000002"})
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as bootstrap:
-        yield bootstrap
 
 
 def test_live_over_an_upgrade_and_a_kill_and_back_to_the_savepoint(tmp_path: Path, bootstrap: str) -> None:

@@ -1,7 +1,6 @@
 """The topic `alerts` holds each alert once for a `read_committed` reader, over crashes and when alerts are raised again."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,18 +16,11 @@ from spark_jobs.live import outbox
 from spark_jobs.live.outbox import Outbox
 from spark_jobs.live.publications import ALERTS, LOOKUP_ERRORS
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support.brokers import running_broker
 from tests.support.committed import committed_messages
 
 pytestmark = pytest.mark.integration
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as bootstrap:
-        yield bootstrap
 
 
 @pytest.fixture

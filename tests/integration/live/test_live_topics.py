@@ -8,32 +8,30 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from include.stack import kafka
 from include.stack.shutdown import stop_parts
 from spark_jobs.kafka.topics import CREDITS, DEBITS, PUBLISHED
 from spark_jobs.lake.tables import LIVE_TRANSACTIONS, ensure_tables
-from spark_jobs.live import checkpoints, outbox
+from spark_jobs.live import outbox
 from spark_jobs.live.outbox import Outbox, Token
 from spark_jobs.live.publishing import Publishing
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.job_process import job_environment
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 from spark_jobs.service import run_loop
-from tests.support.brokers import running_broker
 from tests.support.committed import committed_messages
 from tests.support.ledger import await_that
+from tests.support.live_rows import fill
 
 pytestmark = pytest.mark.integration
 
@@ -41,57 +39,11 @@ BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 Message = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def home_of_broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("broker")
-
-
-@pytest.fixture(scope="module")
-def bootstrap(home_of_broker: Path) -> Iterator[str]:
-    with running_broker(home_of_broker) as bootstrap:
-        yield bootstrap
-
-
 @pytest.fixture
 def settings(tmp_path: Path, bootstrap: str) -> Settings:
     found = read_settings({"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_KAFKA_BOOTSTRAP": bootstrap})
     ensure_tables(found, [LIVE_TRANSACTIONS])
     return found
-
-
-def fill(settings: Settings, sizes: dict[int, int]) -> list[str]:
-    """Append batches of so many rows, by number, in no particular order within a file; returns the ids in order of arrival.
-
-    The ids begin with the name of the test's folder: the tests share a broker.
-    """
-    ids, chance = [], random.Random(1)
-    for batch, size in sizes.items():
-        rows = [
-            {
-                "transaction_id": f"{settings.home.parent.name}:{batch:03}-{place:04}",
-                "account_id": 'A"1',
-                "customer_id": "C",
-                "event_at": BEGIN + timedelta(milliseconds=place),
-                "event_on": BEGIN.date(),
-                "type": chance.choice(("Debit", "Credit")),
-                "operation": None if place % 2 else "Credit in Cash",
-                "amount": Decimal("12345678901234.10"),
-                "balance": Decimal("-0.05"),
-                "_topic": "transactions",
-                "_partition": place * 5 // size,
-                "_offset": place,
-                "_batch": batch,
-            }
-            for place in range(size)
-        ]
-        ids += [str(row["transaction_id"]) for row in rows]
-        chance.shuffle(rows)
-        table = DeltaTable(str(LIVE_TRANSACTIONS.path(settings)))
-        schema = pa.schema(LIVE_TRANSACTIONS.delta_schema().to_arrow())
-        taken = CommitProperties(app_transactions=[Transaction(checkpoints.intake_application(settings), batch)])
-        ordered = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
-        write_deltalake(table, ordered, mode="append", commit_properties=taken)
-    return ids
 
 
 def read(bootstrap: str, begin: str) -> dict[tuple[str, int], list[Message]]:

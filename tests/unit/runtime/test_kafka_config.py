@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,8 +69,8 @@ def test_a_file_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> No
         ({"ssl_ca_location": "/no/such.pem"}, "ssl.ca.location: found no file /no/such.pem"),
     ],
 )
-def test_a_file_that_cannot_be_right_is_refused_without_its_secret(tmp_path: Path, change: dict[str, str], expected: str) -> None:
-    file = written(tmp_path, **change)  # type: ignore[arg-type]  # `more` is text, too
+def test_a_file_that_cannot_be_right_is_refused_without_its_secret(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    file = written(tmp_path, **change)
     with pytest.raises(SettingsError, match=re.escape(expected)) as raised:
         read_settings({"LEDGER_KAFKA_BOOTSTRAP": "b:1", "LEDGER_KAFKA_CONFIG": str(file)})
     assert "canary" not in str(raised.value)
