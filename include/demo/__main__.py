@@ -37,7 +37,7 @@ class Producer:
     """The event producer as a process of its own, so that it sends while Airflow boots."""
 
     def __init__(self, settings: Settings, *words: str) -> None:
-        environment = {**os.environ, "LEDGER_HOME": str(settings.home), "LEDGER_KAFKA_BOOTSTRAP": settings.broker()}
+        environment = {**os.environ, "LEDGER_HOME": str(settings.home), "LEDGER_KAFKA_BOOTSTRAP": settings.broker().servers}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "include.producer", *words],
             cwd=ROOT,

@@ -20,7 +20,7 @@ def send_bad_batch(settings: Settings) -> None:
     sources = generated_sources(_MALFORMED, seed=1, only=["transactions"])
     plan = list(plan_messages(sources, Disturbances(malformed=1.0, seed=1)))
     valid, malformed = ([each for each in plan if bool(each.injected) is is_malformed] for is_malformed in (False, True))
-    if not publish(settings.broker(), [*valid[:_VALID], *malformed[:_MALFORMED]], secure=settings.kafka_config).is_delivered:
+    if not publish(settings.broker(), [*valid[:_VALID], *malformed[:_MALFORMED]]).is_delivered:
         raise LedgerError(f"Kafka at {settings.broker()} did not take all {_VALID + _MALFORMED} messages of the bad batch: is it up?")
 
 

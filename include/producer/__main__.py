@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parse(arguments)
         sources = _sources(options)
         settings = read_settings()
-        ensure_topics(settings.broker(), secure=settings.kafka_config)
+        ensure_topics(settings.broker())
         return _send(settings, sources, options)
     except LedgerError as error:
         sys.stderr.write(f"producer: {error}\n")
@@ -87,7 +87,7 @@ def _send(settings: Settings, sources: Sequence[Source], options: argparse.Names
     counts = Counts()
     try:
         with tqdm(total=expected, unit=" messages", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
-            publish(settings.broker(), plan, options.rate, bar.update, counts, settings.kafka_config)
+            publish(settings.broker(), plan, options.rate, bar.update, counts)
     finally:
         sys.stdout.write("".join(f"{line}\n" for line in summary(counts)))
     if counts.is_delivered:

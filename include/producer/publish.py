@@ -5,13 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message as Delivered, Producer
 
 from include.producer.faults import INJECTED_HEADER, LATE
 from include.producer.records import Message
 from spark_jobs.kafka.clients import client_config
+from spark_jobs.runtime.kafka_config import Broker
 
 log = logging.getLogger(__name__)
 
@@ -49,27 +49,26 @@ class Counts:
 
 
 def publish(
-    bootstrap: str,
+    broker: Broker,
     plan: Iterable[Message],
     rate: float = 0,
     on_progress: Callable[[int], object] = lambda messages: None,
     counts: Counts | None = None,
-    secure: Path | None = None,
 ) -> Counts:
     """Send the planned messages in order, at most `rate` a second (0: as fast as the broker takes).
 
     Late rows wait until every other message is acknowledged. It stops where a message was not acknowledged in time; the
     counts tell. Pass `counts` to have them also when the sending is interrupted. `on_progress` gets numbers of messages
-    sent since its last call. `secure` is the file of LEDGER_KAFKA_CONFIG.
+    sent since its last call.
     """
-    sender = _Sender(bootstrap, counts or Counts(), secure)
+    sender = _Sender(broker, counts or Counts())
     return sender.send_all(plan, rate, on_progress)
 
 
 class _Sender:
-    def __init__(self, bootstrap: str, counts: Counts, secure: Path | None) -> None:
+    def __init__(self, broker: Broker, counts: Counts) -> None:
         self._counts = counts
-        self._producer = Producer(_CONFIG | client_config(bootstrap, secure), logger=log)
+        self._producer = Producer(_CONFIG | client_config(broker), logger=log)
         self._callbacks: dict[Part, Callable[[KafkaError | None, Delivered], None]] = {}
         self._is_stopped = False
 

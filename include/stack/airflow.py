@@ -60,7 +60,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "LEDGER_HOME": str(settings.home),
         "LEDGER_WAREHOUSE": str(settings.warehouse),
         "LEDGER_CHECKPOINTS": str(settings.checkpoints),
-        "LEDGER_KAFKA_BOOTSTRAP": settings.broker(),
+        "LEDGER_KAFKA_BOOTSTRAP": settings.broker().servers,
         "LEDGER_SPARK_MASTER": settings.spark_master,
         "LEDGER_ALLOWED_LATENESS_SECONDS": str(settings.allowed_lateness_seconds),
         "LEDGER_LARGE_CREDIT": str(settings.large_credit),

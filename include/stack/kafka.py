@@ -14,6 +14,7 @@ from include.stack.endpoints import HOST, claim_port, ports_of, stack_folder
 from include.stack.processes import Running, find_part, start, wait_until
 from spark_jobs.kafka.clients import client_config
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.settings import ROOT
 
 PART = "kafka"
@@ -68,14 +69,14 @@ def launch(home: Path) -> Running | None:
 
 def wait(home: Path, started: Running) -> None:
     """Return when the broker answers; raises LedgerError when it does not come up."""
-    bootstrap = own_bootstrap(home) or ""
-    wait_until(lambda: answers(bootstrap, 2), [started], READY_SECONDS)
+    broker = Broker(own_bootstrap(home) or "")
+    wait_until(lambda: answers(broker, 2), [started], READY_SECONDS)
 
 
-def answers(bootstrap: str, patience: float, secure: Path | None = None) -> bool:
-    """Whether a broker there answers a request; `secure` is the file of LEDGER_KAFKA_CONFIG."""
+def answers(broker: Broker, patience: float) -> bool:
+    """Whether a broker answers a request."""
     try:
-        AdminClient(client_config(bootstrap, secure) | {"log_level": 0}, logger=None).list_topics(timeout=patience)
+        AdminClient(client_config(broker) | {"log_level": 0}, logger=None).list_topics(timeout=patience)
     except KafkaException:
         return False
     return True

@@ -22,6 +22,7 @@ from include.stack.shutdown import stop_parts
 from spark_jobs.kafka.logins import check_login
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.masking import mask_url
 from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 
@@ -123,9 +124,10 @@ def _start_services(settings: Settings, outside_kafka: str | None, outside_postg
     """Kafka and Postgres side by side; returns the address of Airflow's metadata database, password included."""
     home = settings.home
     stack_folder(home)
-    check_login(outside_kafka or "", settings.kafka_config if outside_kafka else None)
+    if outside_kafka:
+        check_login(settings.broker())
     database = None if outside_postgres else postgres.launch(home)
-    broker = None if outside_kafka else kafka.launch(home)
+    started = None if outside_kafka else kafka.launch(home)
     if outside_postgres and (reason := postgres.why_unreachable(outside_postgres)):
         reason = reason.replace(outside_postgres, mask_url(outside_postgres))
         raise LedgerError(f"Postgres at {mask_url(outside_postgres)} (LEDGER_POSTGRES_URL) is not reachable: {reason}")
@@ -133,13 +135,13 @@ def _start_services(settings: Settings, outside_kafka: str | None, outside_postg
         postgres.wait(home, database)
     postgres.make_tables(outside_postgres or postgres.own_url(home, with_password=True) or "")
     report(f"Postgres: {mask_url(outside_postgres or postgres.own_url(home) or '')}")
-    if outside_kafka and not kafka.answers(outside_kafka, 10, settings.kafka_config):
+    if outside_kafka and not kafka.answers(settings.broker(), 10):
         raise LedgerError(f"Kafka at {outside_kafka} (LEDGER_KAFKA_BOOTSTRAP) is not reachable: no broker answered within 10 s")
-    if broker:
-        kafka.wait(home, broker)
-    bootstrap = outside_kafka or kafka.own_bootstrap(home) or ""
-    ensure_topics(bootstrap, secure=settings.kafka_config if outside_kafka else None)
-    report(f"Kafka: {bootstrap}")
+    if started:
+        kafka.wait(home, started)
+    broker = settings.broker() if outside_kafka else Broker(kafka.own_bootstrap(home) or "")
+    ensure_topics(broker)
+    report(f"Kafka: {broker}")
     return outside_postgres or postgres.own_url(home, "airflow", with_password=True) or ""
 
 

@@ -52,7 +52,7 @@ def give_up(settings: Settings, table: Table, partition: int, offset: int, who: 
         raise SettingsError(f"topic {topic}: {state.refusal.found}; accept that first, without --partition and --offset")
     record = None
     if state.present.begins.get(str(partition), offset + 1) <= offset < state.present.ends.get(str(partition), 0):
-        with Fetches(settings.broker(), topic, settings.kafka_config) as fetches:
+        with Fetches(settings.broker(), topic) as fetches:
             record = next(large.records(fetches, partition, range(offset, offset + 1)), None)
     if record is None or not record.is_too_large:
         found = f"a record of {record.size} bytes" if record else "no record"

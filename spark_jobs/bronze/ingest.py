@@ -48,7 +48,7 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
     """
     available_now, starting = start.available_now, start.starting_offsets
     streams = [Stream(spark, settings, table, available_now=available_now, starting_offsets=starting) for table in start.tables]
-    watcher = Watcher(settings.broker(), [stream.topic for stream in streams], settings.kafka_config)
+    watcher = Watcher(settings.broker(), [stream.topic for stream in streams])
     watcher.start()
     heart.beat(jvm=identify(jvm_of(spark)))
 

@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from spark_jobs.kafka.clients import client_config
 from spark_jobs.kafka.offsets import OffsetSpec
 from spark_jobs.runtime.errors import first_line
+from spark_jobs.runtime.kafka_config import Broker
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ class Watcher(threading.Thread):
     `seen` is what it found last: when (time.monotonic()) and the ends by topic. Offsets given to `reached` are committed to the group.
     """
 
-    def __init__(self, bootstrap: str, topics: Sequence[str], secure: Path | None = None) -> None:
+    def __init__(self, broker: Broker, topics: Sequence[str]) -> None:
         super().__init__(name="kafka watcher", daemon=True)
         self.seen: tuple[float, Offsets] = (0.0, {})
-        self._config = client_config(bootstrap, secure) | {"log_level": 0}
+        self._config = client_config(broker) | {"log_level": 0}
         self._topics = topics
         self._reached: Offsets = {}
         self._ending = threading.Event()

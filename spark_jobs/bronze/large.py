@@ -23,7 +23,7 @@ Planned = Mapping[int, range]  # the offsets of a batch, by partition
 
 def is_large(settings: Settings, topic: str, planned: Planned) -> bool:
     """Whether Spark's consumer could have to hold more than MOST_BYTES, decoded, to read these offsets."""
-    with Fetches(settings.broker(), topic, settings.kafka_config) as fetches:
+    with Fetches(settings.broker(), topic) as fetches:
         try:
             return any(_holds_much(fetches.batches(number, offsets.start), offsets.stop) for number, offsets in planned.items() if offsets)
         except (ValueError, OSError):  # damaged, or older than Kafka 0.11
@@ -36,7 +36,7 @@ def read(settings: Settings, table: Table, label: str, planned: Planned, spool: 
     Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large.
     """
     coverage, given_up = Coverage(settings, table, label), gaps.recorded(settings, table, label)
-    with Fetches(settings.broker(), table.topic, settings.kafka_config) as fetches:
+    with Fetches(settings.broker(), table.topic) as fetches:
         for number, offsets in planned.items():
             missing = set(coverage.missing(number, offsets.start, offsets.stop).tolist())
             for record in records(fetches, number, offsets):

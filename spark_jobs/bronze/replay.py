@@ -131,7 +131,7 @@ def _fetch(
     too_large: list[int] = []
     label_of_span = f"{topic} partition {span.partition}"
     with (
-        Fetches(settings.broker(), topic, settings.kafka_config) as fetches,
+        Fetches(settings.broker(), topic) as fetches,
         progress.phase(label_of_span, len(range(span.first, span.end)), "offsets") as phase,
     ):
         for first in range(span.first, span.end, _AT_ONCE):

@@ -67,7 +67,7 @@ def is_known(settings: Settings, topic: str) -> bool:
 def make_topics(settings: Settings, topics: Collection[str]) -> None:
     """Create those of the topics that neither the broker has nor bronze has met; raises LedgerError when the broker does not answer."""
     wanted = [topic for topic in SOURCE_TOPICS if topic.name in topics and not is_known(settings, topic.name)]
-    ensure_topics(settings.broker(), wanted, settings.kafka_config)
+    ensure_topics(settings.broker(), wanted)
 
 
 def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeState:

@@ -109,7 +109,7 @@ class Stream(SupervisedQuery):
         log.info("%s: batches from %d, starting at %s", self.table.name, checkpoint.first_batch + offset, checkpoint.starting_offsets)
         records = (
             self._spark.readStream.format("kafka")
-            .options(**spark_options(self._settings))
+            .options(**spark_options(self._settings.broker()))
             .option("kafka.isolation.level", "read_committed")
             .option("kafka.max.partition.fetch.bytes", large.POLL_BYTES)
             .option("subscribe", self.topic)

@@ -1,12 +1,9 @@
 """What each kind of Kafka client is given so that it logs in: librdkafka's settings, and the options of Spark's source."""
 
-from pathlib import Path
-
 from confluent_kafka import KafkaException
 
 from spark_jobs.kafka.logins import check_login
-from spark_jobs.runtime.kafka_config import SASL, read_kafka_config
-from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.kafka_config import SASL, Broker, read_kafka_config
 
 Config = dict[str, str | int | float | bool]
 _MODULES = {
@@ -16,21 +13,21 @@ _MODULES = {
 }
 
 
-def client_config(bootstrap: str, secure: Path | None) -> Config:
-    """The settings of a client of librdkafka for a broker; `secure` is the file of LEDGER_KAFKA_CONFIG, None for plain text."""
-    config: Config = {"bootstrap.servers": bootstrap}
-    if secure:
-        values = read_kafka_config(secure)
+def client_config(broker: Broker) -> Config:
+    """The settings of a client of librdkafka for a broker."""
+    config: Config = {"bootstrap.servers": broker.servers}
+    if broker.login:
+        values = read_kafka_config(broker.login)
         config |= {**values, "ssl.endpoint.identification.algorithm": "https"}
         if "ssl.certificate.location" in values:
             config["ssl.key.location"] = values["ssl.certificate.location"]
     return config
 
 
-def spark_options(settings: Settings) -> dict[str, str]:
+def spark_options(broker: Broker) -> dict[str, str]:
     """The options of Spark's Kafka source. They hold no secret: Kafka's own client reads these from the file, in driver and executors."""
-    options = {"bootstrap.servers": settings.broker()}
-    if file := settings.kafka_config:
+    options = {"bootstrap.servers": broker.servers}
+    if file := broker.login:
         values = read_kafka_config(file)
         options |= {
             "security.protocol": values["security.protocol"],
@@ -48,7 +45,7 @@ def spark_options(settings: Settings) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
-def reason(error: KafkaException, bootstrap: str, secure: Path | None) -> str:
+def reason(error: KafkaException, broker: Broker) -> str:
     """What a client says of its failure. Raises SettingsError where the login is what the broker, or we, refuse."""
-    check_login(bootstrap, secure)
+    check_login(broker)
     return str(error.args[0].str())

@@ -9,7 +9,6 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from confluent_kafka import KafkaException
 
@@ -19,6 +18,7 @@ from spark_jobs.kafka.offsets import connected
 from spark_jobs.kafka.record_batches import RecordBatch, split
 from spark_jobs.kafka.topics import ANSWER_SECONDS
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kafka_config import Broker
 
 _API, _VERSION, _CLIENT = 1, 11, b"ledger"
 _MOST_BYTES = 8 * 2**20  # of an answer; it may be more where a single record batch is
@@ -40,13 +40,13 @@ class _Answer:
 class Fetches:
     """A connection to the leader of each partition of a topic; a context manager. Errors of the broker come out as LedgerError."""
 
-    def __init__(self, bootstrap: str, topic: str, secure: Path | None = None) -> None:
-        self._bootstrap, self._topic, self._secure = bootstrap, topic, secure
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self._broker, self._topic = broker, topic
         self._connections: dict[int, socket.socket] = {}
         try:
-            known = connected(bootstrap, secure).list_topics(timeout=ANSWER_SECONDS)  # of all: one that is asked for by name might be made
+            known = connected(broker).list_topics(timeout=ANSWER_SECONDS)  # of all: one that is asked for by name might be made
         except KafkaException as error:
-            raise self._error(reason(error, bootstrap, secure)) from None
+            raise self._error(reason(error, broker)) from None
         if topic not in known.topics:
             raise self._error("it is not there")
         self._leaders = {number: found.leader for number, found in known.topics[topic].partitions.items()}
@@ -93,7 +93,7 @@ class Fetches:
     def _connect(self, partition: int) -> socket.socket:
         leader = self._leaders[partition]
         if leader not in self._connections:
-            self._connections[leader] = connect(self._addresses[leader], self._secure, ANSWER_SECONDS)
+            self._connections[leader] = connect(self._addresses[leader], self._broker.login, ANSWER_SECONDS)
         return self._connections[leader]
 
     def _read(self, answer: memoryview, partition: int, offset: int) -> _Answer:
@@ -115,7 +115,7 @@ class Fetches:
         return _Answer(batches, deque(aborted), end)
 
     def _error(self, found: str) -> LedgerError:
-        return LedgerError(f"topic {self._topic} at {self._bootstrap} cannot be read: {found}")
+        return LedgerError(f"topic {self._topic} at {self._broker} cannot be read: {found}")
 
 
 def _committed(answer: _Answer) -> Iterator[RecordBatch]:

@@ -14,7 +14,7 @@ from hashlib import new, pbkdf2_hmac
 from pathlib import Path
 
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.kafka_config import SASL, read_kafka_config
+from spark_jobs.runtime.kafka_config import SASL, Broker, read_kafka_config
 
 SECONDS = 15
 _CLIENT = b"ledger"
@@ -27,15 +27,15 @@ class _Refused(Exception):
     """The broker does not let this user in."""
 
 
-def connect(address: tuple[str, int], secure: Path | None, seconds: float = SECONDS) -> socket.socket:
-    """A connection on which requests can be sent; `secure` is the file of LEDGER_KAFKA_CONFIG, None for plain text.
+def connect(address: tuple[str, int], login: Path | None, seconds: float = SECONDS) -> socket.socket:
+    """A connection on which requests can be sent; `login` is the file of LEDGER_KAFKA_CONFIG, None for plain text.
 
     Raises SettingsError where certificates or the login do not fit, OSError where the broker does not answer.
     """
     connection = socket.create_connection(address, seconds)
-    if secure is None:
+    if login is None:
         return connection
-    values, place = read_kafka_config(secure), f"Kafka at {address[0]}:{address[1]}"
+    values, place = read_kafka_config(login), f"Kafka at {address[0]}:{address[1]}"
     try:
         connection = _context(values).wrap_socket(connection, server_hostname=address[0])
         if values["security.protocol"] == SASL:
@@ -44,20 +44,20 @@ def connect(address: tuple[str, int], secure: Path | None, seconds: float = SECO
             _ask(connection, _VERSIONS, b"")  # only the first answer says that our certificate is refused
     except (ssl.SSLError, _Refused) as error:
         connection.close()
-        raise SettingsError(f"{place}: {_what(error, address[0], values)} (LEDGER_KAFKA_CONFIG {secure})") from None
+        raise SettingsError(f"{place}: {_what(error, address[0], values)} (LEDGER_KAFKA_CONFIG {login})") from None
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def check_login(bootstrap: str, secure: Path | None) -> None:
+def check_login(broker: Broker) -> None:
     """Raise SettingsError, in one line, when a broker that answers refuses the login or is not trusted; one that is away is neither."""
-    if secure is None:
+    if broker.login is None:
         return
-    for host, port in _addresses(bootstrap):
+    for host, port in _addresses(broker.servers):
         try:
-            connect((host, port), secure).close()
+            connect((host, port), broker.login).close()
             return
         except OSError:
             continue
@@ -74,8 +74,8 @@ def receive(connection: socket.socket, size: int) -> memoryview:
     return buffer
 
 
-def _addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    for server in bootstrap.split(","):
+def _addresses(servers: str) -> Iterator[tuple[str, int]]:
+    for server in servers.split(","):
         host, _, port = server.rpartition(":")
         yield host.strip("[]"), int(port)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -17,6 +16,7 @@ from spark_jobs.kafka.logins import check_login
 from spark_jobs.kafka.messages import EPOCH, MILLISECOND
 from spark_jobs.kafka.topics import ANSWER_SECONDS
 from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.settings import Settings
 
 WORDS = ("earliest", "latest", "committed")
@@ -44,7 +44,7 @@ def check_start(start: str | None) -> None:
 def read_topic(settings: Settings, topic: str) -> Present:
     """What Kafka has of a topic; raises LedgerError when the topic is not there, or the broker does not answer."""
     with _errors_of_kafka(settings, topic):
-        admin = _connect(settings.broker(), settings.kafka_config)
+        admin = _connect(settings.broker())
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)[topic].result(ANSWER_SECONDS)
         numbers = sorted(partition.id for partition in described.partitions)
         begins, ends = (_ask(admin, topic, numbers, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
@@ -54,9 +54,7 @@ def read_topic(settings: Settings, topic: str) -> Present:
 def is_another(settings: Settings, topic: str, topic_id: str) -> bool:
     """Whether Kafka answers, soon, that the topic has another id than this one: it was created again, or is gone."""
     try:
-        described = connected(settings.broker(), settings.kafka_config).describe_topics(
-            TopicCollection([topic]), request_timeout=_CONFIRM_SECONDS
-        )
+        described = connected(settings.broker()).describe_topics(TopicCollection([topic]), request_timeout=_CONFIRM_SECONDS)
         return str(described[topic].result(_CONFIRM_SECONDS).topic_id) != topic_id
     except KafkaException as error:
         return error.args[0].code() in _GONE
@@ -89,7 +87,7 @@ def offsets_at(settings: Settings, topic: str, present: Present, at: datetime) -
     millis = max(0, -((EPOCH - at) // MILLISECOND))  # rounded up
     with _errors_of_kafka(settings, topic):
         found = _ask(
-            _connect(settings.broker(), settings.kafka_config),
+            _connect(settings.broker()),
             topic,
             [int(number) for number in present.begins],
             OffsetSpec.for_timestamp(millis),
@@ -120,7 +118,7 @@ def _ask(admin: AdminClient, topic: str, numbers: list[int], spec: Any) -> Posit
 def open_consumer(settings: Settings) -> Iterator[Consumer]:
     """A reader of committed records that leaves no trace at the broker; errors of the broker come out as LedgerError."""
     consumer = Consumer(
-        client_config(settings.broker(), settings.kafka_config)
+        client_config(settings.broker())
         | {
             "group.id": "ledger-reader",
             "enable.auto.commit": False,
@@ -133,7 +131,7 @@ def open_consumer(settings: Settings) -> Iterator[Consumer]:
     try:
         yield consumer
     except KafkaException as error:
-        found = reason(error, settings.broker(), settings.kafka_config)
+        found = reason(error, settings.broker())
         raise LedgerError(f"Kafka at {settings.broker()} does not answer ({found}): is the broker up?") from None
     finally:
         consumer.close()
@@ -150,18 +148,18 @@ def _errors_of_kafka(settings: Settings, topic: str) -> Iterator[None]:
                 f"topic {topic}: found none at {settings.broker()}, expected it: it was deleted, or this is another broker; create it "
                 "(or start a producer, or make up) and accept the new one, which this message will then offer"
             ) from None
-        found = reason(error, settings.broker(), settings.kafka_config)
+        found = reason(error, settings.broker())
         raise LedgerError(f"Kafka at {settings.broker()} does not describe topic {topic} ({found}): is the broker up?") from None
     except TimeoutError:
-        check_login(settings.broker(), settings.kafka_config)
+        check_login(settings.broker())
         raise LedgerError(f"Kafka at {settings.broker()} does not describe topic {topic}: no answer in {ANSWER_SECONDS} seconds") from None
 
 
-def _connect(bootstrap: str, secure: Path | None) -> AdminClient:
-    return AdminClient(client_config(bootstrap, secure) | {"log_level": 0}, logger=None)
+def _connect(broker: Broker) -> AdminClient:
+    return AdminClient(client_config(broker) | {"log_level": 0}, logger=None)
 
 
 @lru_cache(maxsize=1)
-def connected(bootstrap: str, secure: Path | None) -> AdminClient:
+def connected(broker: Broker) -> AdminClient:
     """A connection that is kept, for what is asked often."""
-    return _connect(bootstrap, secure)
+    return _connect(broker)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -12,6 +11,7 @@ from spark_jobs.kafka.clients import client_config, reason
 from spark_jobs.kafka.logins import check_login
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kafka_config import Broker
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,13 @@ PUBLISHED = KafkaTopic("ledger.published", 1, _COMPACTED)  # how far live/outbox
 ANSWER_SECONDS = 15
 
 
-def ensure_topics(bootstrap: str, topics: Iterable[KafkaTopic] = SOURCE_TOPICS, secure: Path | None = None) -> None:
+def ensure_topics(broker: Broker, topics: Iterable[KafkaTopic] = SOURCE_TOPICS) -> None:
     """Make the topics that the broker lacks; those that exist stay as they are.
 
-    `secure` is the file of LEDGER_KAFKA_CONFIG. Raises LedgerError when the broker does not answer within 15 seconds, SettingsError when
-    it refuses the login or is not trusted.
+    Raises LedgerError when the broker does not answer within 15 seconds, SettingsError when it refuses the login or is not trusted.
     """
-    check_login(bootstrap, secure)  # at once and in one line, where a client library tries for long and says little
-    admin = AdminClient(client_config(bootstrap, secure) | {"log_level": 0}, logger=None)
+    check_login(broker)  # at once and in one line, where a client library tries for long and says little
+    admin = AdminClient(client_config(broker) | {"log_level": 0}, logger=None)
     try:
         existing = admin.list_topics(timeout=ANSWER_SECONDS).topics
         missing = [topic for topic in topics if topic.name not in existing]
@@ -52,5 +51,5 @@ def ensure_topics(bootstrap: str, topics: Iterable[KafkaTopic] = SOURCE_TOPICS, 
             future.result(ANSWER_SECONDS)
     except KafkaException as error:
         if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # another process was quicker
-            found = reason(error, bootstrap, secure)
-            raise LedgerError(f"Kafka at {bootstrap} does not answer ({found}): is the broker up? (make status, make up)") from None
+            found = reason(error, broker)
+            raise LedgerError(f"Kafka at {broker} does not answer ({found}): is the broker up? (make status, make up)") from None

@@ -46,13 +46,13 @@ class Outbox:
     """Publishes to a broker, which it is the only one to do for this table. Raises LedgerError where the broker does not let it."""
 
     def __init__(self, settings: Settings, of: Publication = TRANSACTIONS) -> None:
-        self._settings, self._of, self._bootstrap = settings, of, settings.broker()
+        self._settings, self._of, self._broker = settings, of, settings.broker()
         self._name = f"ledger-outbox-{self._table().metadata().id}"  # a new table has new rows, whatever an earlier one has published
-        ensure_topics(self._bootstrap, [*of.topics, PUBLISHED], settings.kafka_config)
+        ensure_topics(self._broker, [*of.topics, PUBLISHED])
         self._producer = Producer(
             {
                 **_PRODUCER,
-                **client_config(self._bootstrap, settings.kafka_config),
+                **client_config(self._broker),
                 "transactional.id": self._name,
                 "transaction.timeout.ms": _TRANSACTION_SECONDS * 1000,
             }
@@ -151,8 +151,8 @@ class Outbox:
             return LedgerError(
                 f"another process publishes to {' and '.join(topic.name for topic in self._of.topics)} now: stop one of them"
             )
-        found = reason(error, self._bootstrap, self._settings.kafka_config)
-        return LedgerError(f"Kafka at {self._bootstrap} does not take what is published ({found}): is the broker up?")
+        found = reason(error, self._broker)
+        return LedgerError(f"Kafka at {self._broker} does not take what is published ({found}): is the broker up?")
 
 
 def _until(consumer: Consumer, partition: TopicPartition, oldest: int, end: int) -> Iterator[Received]:

@@ -1,8 +1,9 @@
-"""The file of LEDGER_KAFKA_CONFIG: how clients log in to Kafka. It alone holds the secrets; settings and options name the file."""
+"""A broker of Kafka, and the file of LEDGER_KAFKA_CONFIG: how clients log in. It alone holds the secrets; all else names the file."""
 
 import re
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from spark_jobs.runtime.errors import SettingsError
 
@@ -13,6 +14,16 @@ _FILES = ("ssl.ca.location", "ssl.certificate.location")
 NAMES = ("security.protocol", *_LOGIN, *_FILES)
 _KEY = "-----BEGIN PRIVATE KEY-----"  # PKCS#8; Java 17 cannot read one that is encrypted as OpenSSL does it
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Broker(NamedTuple):
+    """Where a broker is (`host:port`, or several with commas), and the file by which clients log in; none: plain text."""
+
+    servers: str
+    login: Path | None = None
+
+    def __str__(self) -> str:
+        return self.servers
 
 
 def read_kafka_config(file: Path) -> dict[str, str]:

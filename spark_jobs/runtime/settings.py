@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.kafka_config import read_kafka_config
+from spark_jobs.runtime.kafka_config import Broker, read_kafka_config
 from spark_jobs.runtime.masking import mask_url
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,13 +53,13 @@ class Settings:
         """Where gates write their reports."""
         return self.home / "quality"
 
-    def broker(self) -> str:
-        """The Kafka bootstrap servers; raises SettingsError when none are set and no stack is up."""
+    def broker(self) -> Broker:
+        """Kafka, and the login there; raises SettingsError when none are set and no stack is up."""
         if self.kafka_bootstrap is None:
             raise SettingsError(
                 f"no Kafka broker: LEDGER_KAFKA_BOOTSTRAP is not set and no stack of {self.home} is up: run make up, or set it"
             )
-        return self.kafka_bootstrap
+        return Broker(self.kafka_bootstrap, self.kafka_config)
 
     def postgres(self) -> str:
         """The address of Postgres; raises SettingsError when none is known."""

@@ -31,6 +31,7 @@ from deltalake import DeltaTable
 from include.producer import generated_sources, plan_messages, publish
 from include.setup.class_archive import DISTURBANCES, fill_bronze
 from spark_jobs.lake import tables
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.benchmarks.cycle import machine
 from tests.benchmarks.history import Measured, environment, link_copy, median, run_command, run_job, run_module, size_of
@@ -81,7 +82,7 @@ def filled_broker(folder: Path, transactions: int) -> Iterator[str]:
     """The address of a broker that has the rows of bronze."""
     with running_broker(folder) as bootstrap:
         messages = plan_messages(generated_sources(transactions, seed=0), DISTURBANCES)
-        assert publish(bootstrap, messages).is_delivered
+        assert publish(Broker(bootstrap), messages).is_delivered
         yield bootstrap
 
 

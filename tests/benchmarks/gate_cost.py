@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from include.producer import Disturbances, generated_sources, plan_messages, publish
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.settings import ROOT
 from tests.support.brokers import running_broker
 
@@ -65,7 +66,7 @@ def main() -> int:
 def measure(home: Path, bootstrap: str, count: int, seed: int) -> dict[str, tuple[Step, Step]]:
     """Send transactions and take them through every layer; returns the job and the gate of each layer, and prints them."""
     disturbances = Disturbances(duplicates=0.01, malformed=0.01, seed=seed)
-    assert publish(bootstrap, plan_messages(generated_sources(count, seed=seed), disturbances)).is_delivered
+    assert publish(Broker(bootstrap), plan_messages(generated_sources(count, seed=seed), disturbances)).is_delivered
     taken = {
         name: run(home, bootstrap, name)
         for name in ("bronze --available-now", "silver", "gate bronze", "gate silver", "gold", "gate gold", "release")

@@ -101,7 +101,7 @@ def send(settings: Settings, rate: int, seconds: int) -> int:
     values = _messages()
     producer = Producer(
         {
-            "bootstrap.servers": settings.broker(),
+            "bootstrap.servers": settings.broker().servers,
             "linger.ms": 10,
             "compression.type": "lz4",
             "acks": "all",

@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds, beside other tests; the figures are for a machine of 
 
 @pytest.fixture(scope="module")
 def sent(settings: Settings) -> Iterator[Sent]:
-    with harness.load(settings.broker(), SEED, RATE, ("transactions", "customers")) as ledger:
+    with harness.load(settings.broker().servers, SEED, RATE, ("transactions", "customers")) as ledger:
         yield ledger
 
 
@@ -116,7 +116,7 @@ def test_one_topic_that_fails_stops_no_other_and_continues_once_it_is_accepted(s
     def said() -> str:
         return str(watched.beat().facts["topics"]["accounts"].get("error"))
 
-    admin = AdminClient({"bootstrap.servers": settings.broker(), "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": settings.broker().servers, "log_level": 0})
     admin.delete_topics(["accounts"])["accounts"].result(15)
     await_that(lambda: "topic accounts: found none at" in said())
     failures = watched.beat().facts["topics"]["accounts"]["failures"]
@@ -127,7 +127,7 @@ def test_one_topic_that_fails_stops_no_other_and_continues_once_it_is_accepted(s
     await_that(lambda: "it was deleted and created again" in said())
     accepted = job("accept --topic accounts --who ann --why rebuilt")
     assert accepted.returncode == 0, accepted.stderr
-    producer = Producer({"bootstrap.servers": settings.broker()})
+    producer = Producer({"bootstrap.servers": settings.broker().servers})
     producer.produce("accounts", key=b"A", value=b"of the new one")
     assert producer.flush(15) == 0
     await_that(lambda: (("accounts#2", 0, 0), b"A") in harness.held(settings))
@@ -136,7 +136,7 @@ def test_one_topic_that_fails_stops_no_other_and_continues_once_it_is_accepted(s
 
 
 def test_lag_tools_see_in_kafka_how_far_bronze_has_come(settings: Settings, sent: Sent, watched: Watched) -> None:
-    group = Consumer({"bootstrap.servers": settings.broker(), "group.id": lag.GROUP, "log_level": 0})
+    group = Consumer({"bootstrap.servers": settings.broker().servers, "group.id": lag.GROUP, "log_level": 0})
     before = sum(place.offset for place in group.committed([TopicPartition("transactions", number) for number in range(5)], 15))
     assert before > 0
 

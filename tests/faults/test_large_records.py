@@ -17,6 +17,7 @@ from spark_jobs.kafka.fetches import Fetches
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import BRONZE_ACCOUNTS, BRONZE_CUSTOMERS, BRONZE_TRANSACTIONS
 from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import INGESTION
 from tests.support.brokers import running_broker
@@ -49,7 +50,7 @@ def send_bomb(sent: Sent, topic: str, size: int, *, partition: int = 0, codec: s
     """Send 20 good records, one of so many zeros, and 20 good ones in one record batch with it; returns its offset."""
     sent.send(topic, *texts("before", 20), bytes(size), *texts("behind", 20), partition=partition, key=b"K", codec=codec)
     bomb = next(place[2] for place, record in sent.records.items() if place[:2] == (topic, partition) and len(record[1] or b"") == size)
-    with Fetches(sent.bootstrap, topic) as fetches:
+    with Fetches(Broker(sent.bootstrap), topic) as fetches:
         batches = list(fetches.batches(partition, bomb, bomb + 1))
     assert [batch.first_offset <= bomb < batch.last_offset for batch in batches] == [True]  # it has neighbours
     return bomb

@@ -110,7 +110,7 @@ def kill_at_random(run: Run, chance: random.Random, until: float, log: Path) -> 
 
 
 def test_live_tables_and_topics_are_those_of_plain_loops_whatever_is_killed(settings: Settings, tmp_path: Path) -> None:
-    ledger = Ledger(settings.home, settings.broker())
+    ledger = Ledger(settings.home, settings.broker().servers)
     tables.ensure_tables(settings, (*tables.BRONZE, tables.SILVER_ACCOUNTS, *tables.CONTROL))
     write_accounts(settings)
     version = districts.replace(settings, [{"district_id": number, "name": f"D{number}", "region": None} for number in range(NAMED)])[0]

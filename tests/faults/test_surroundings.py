@@ -50,7 +50,7 @@ def test_a_full_disk_stops_it_with_a_clear_error_until_there_is_room(
     monkeypatch.setenv(f"LEDGER_{place.upper()}", str(disk))
     monkeypatch.setenv(f"LEDGER_{other.upper()}", str(tmp_path / other))
     small = read_settings()
-    with small_disk(disk, 64), harness.load(small.broker(), SEED, RATE) as sent, harness.supervised(small) as watched:
+    with small_disk(disk, 64), harness.load(small.broker().servers, SEED, RATE) as sent, harness.supervised(small) as watched:
         await_that(lambda: harness.versions(small) > 1)
         ballast = disk / "ballast"
         fill(ballast)
@@ -83,7 +83,7 @@ def test_an_executor_is_killed(settings: Settings, tmp_path: Path, monkeypatch: 
         for name, value in cluster.environ.items():
             monkeypatch.setenv(name, value)
         own = read_settings()
-        with harness.load(own.broker(), SEED, RATE) as sent, harness.supervised(own) as watched:
+        with harness.load(own.broker().servers, SEED, RATE) as sent, harness.supervised(own) as watched:
             await_that(lambda: harness.versions(own) > 1)
             driver = watched.driver()
             for _ in range(3):
@@ -98,7 +98,7 @@ def test_each_topic_in_an_application_of_its_own(settings: Settings, tmp_path: P
     for name in ("WAREHOUSE", "CHECKPOINTS"):
         monkeypatch.setenv(f"LEDGER_{name}", str(tmp_path / name))
     own = read_settings()
-    with harness.load(own.broker(), SEED, RATE) as sent, ExitStack() as running:
+    with harness.load(own.broker().servers, SEED, RATE) as sent, ExitStack() as running:
         watched = {topic: running.enter_context(harness.supervised(own, (topic,))) for topic in harness.TOPICS}
         await_that(lambda: all(each.exists() and each.beat().state == heartbeat.RUNNING for each in watched.values()), 180)
         others = [watched[topic].driver() for topic in ("customers", "accounts")]
@@ -135,7 +135,7 @@ def test_whatever_happens_to_airflow_does_not_happen_to_ingestion(tmp_path: Path
         api = AirflowApi(read_endpoints(home)["airflow_url"], airflow.USER, airflow.password_file(home).read_text())
         wait_for_dags(api, "bronze_ingestion")
         api.unpause("bronze_ingestion")
-        with harness.load(settings.broker(), SEED, RATE) as sent:
+        with harness.load(settings.broker().servers, SEED, RATE) as sent:
             await_that(lambda: harness.versions(settings) > 1)
             first = beat(settings)
             parts = list(airflow.COMMANDS)

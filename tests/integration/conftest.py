@@ -11,6 +11,7 @@ from include.producer import Message, publish
 from include.stack import airflow
 from include.stack.airflow_api import AirflowApi
 from include.stack.lifecycle import down, up
+from spark_jobs.runtime import kafka_config
 from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 from spark_jobs.service import heartbeat
 from spark_jobs.service.services import ENGINE
@@ -36,7 +37,7 @@ class Broker:
 
     def send(self, messages: list[Message]) -> list[Message]:
         """Send them; every one is acknowledged."""
-        assert publish(self.bootstrap, messages).is_delivered
+        assert publish(kafka_config.Broker(self.bootstrap), messages).is_delivered
         self.sent.extend(messages)
         return messages
 

@@ -30,7 +30,7 @@ DAYS = 3
 @pytest.fixture
 def ledger(settings: Settings, api: AirflowApi, warm: None) -> Ledger:
     """The stack's tables with a release of some rows, and no run that is at work on them."""
-    ledger = Ledger(settings.home, settings.broker())
+    ledger = Ledger(settings.home, settings.broker().servers)
     if latest_release(settings) is None:
         assert publish(settings.broker(), plan_messages(generated_sources(500, seed=5), Disturbances(late=0.05, seed=5))).is_delivered
         ledger.run("bronze --available-now", *ALL_STEPS)

@@ -156,7 +156,7 @@ def good(prefix: str, count: int) -> list[Message]:
 
 def fill_bronze(settings: Settings, messages: list[Message]) -> None:
     assert publish(settings.broker(), messages).is_delivered
-    Ledger(settings.home, settings.broker()).run("bronze --available-now")
+    Ledger(settings.home, settings.broker().servers).run("bronze --available-now")
 
 
 def await_run(api: AirflowApi, known: list[str], expected: str) -> str:

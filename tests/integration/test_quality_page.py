@@ -45,7 +45,7 @@ def failed_run(settings: Settings, api: AirflowApi) -> str:
     if personal_values(settings) and (run := next(ended_at_silver, None)):
         return run
     assert publish(settings.broker(), personal.messages(BAD_ROWS)).is_delivered
-    Ledger(settings.home, settings.broker()).run("bronze --available-now")
+    Ledger(settings.home, settings.broker().servers).run("bronze --available-now")
     run = api.trigger("medallion")
     api.unpause("medallion")
     state = api.wait_for_run("medallion", run, 900, Clock())

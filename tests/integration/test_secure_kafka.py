@@ -19,6 +19,7 @@ from spark_jobs.kafka.topics import PUBLISHED, ensure_topics
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS, ensure_tables
 from spark_jobs.live.outbox import Outbox
 from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.settings import ROOT, read_settings
 from tests.support.certificates import Authority
 from tests.support.ledger import Ledger, await_that
@@ -35,7 +36,7 @@ RECORDS = [Message("transactions", b"k%d" % number, b'{"n": %d}' % number) for n
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     with secure_broker(tmp_path_factory.mktemp("secure") / "home") as broker:
-        ensure_topics(broker.sasl, secure=broker.config())
+        ensure_topics(Broker(broker.sasl, broker.config()))
         yield broker
 
 
@@ -56,12 +57,12 @@ def test_every_client_of_python_logs_in(secure: SecureBroker, tmp_path: Path, me
     settings = read_settings(
         {"LEDGER_HOME": str(tmp_path / "home"), "LEDGER_KAFKA_BOOTSTRAP": secure.sasl, "LEDGER_KAFKA_CONFIG": str(file)}
     )
-    assert publish(secure.sasl, RECORDS, secure=file).is_delivered  # waits for the leaders of the new topic
+    assert publish(Broker(secure.sasl, file), RECORDS).is_delivered  # waits for the leaders of the new topic
     before = sum(read_topic(settings, "transactions").ends.values())
-    assert publish(secure.sasl, RECORDS, secure=file).is_delivered
+    assert publish(Broker(secure.sasl, file), RECORDS).is_delivered
     present = read_topic(settings, "transactions")
     assert sum(present.ends.values()) == before + len(RECORDS)
-    with Fetches(secure.sasl, "transactions", file) as fetches:
+    with Fetches(Broker(secure.sasl, file), "transactions") as fetches:
         stored = [batch for number, end in present.ends.items() if end for batch in fetches.batches(int(number), 0, end)]
         assert sum(batch.last_offset - batch.first_offset + 1 for batch in stored) == sum(present.ends.values())
     with open_consumer(settings) as consumer:
@@ -81,15 +82,15 @@ def test_the_outbox_publishes_in_transactions(secure: SecureBroker, tmp_path: Pa
 
 def test_a_client_certificate_is_enough(secure: SecureBroker, tmp_path: Path) -> None:
     file = secure.config(security_protocol="SSL", ssl_certificate_location=str(secure.client), **NO_LOGIN)
-    check_login(secure.tls, file)
-    assert publish(secure.tls, RECORDS, secure=file).is_delivered
+    check_login(Broker(secure.tls, file))
+    assert publish(Broker(secure.tls, file), RECORDS).is_delivered
     run_bronze_and_search(secure, Ledger(tmp_path / "home", secure.tls), file)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
 def test_bronze_logs_in_and_no_secret_is_found_anywhere(secure: SecureBroker, tmp_path: Path, mechanism: str) -> None:
     file = secure.config(sasl_mechanism=mechanism)
-    assert publish(secure.sasl, RECORDS, secure=file).is_delivered
+    assert publish(Broker(secure.sasl, file), RECORDS).is_delivered
     run_bronze_and_search(secure, Ledger(tmp_path / "home", secure.sasl), file)
 
 
@@ -140,7 +141,7 @@ def command_and_environment(process: psutil.Process) -> Iterator[tuple[str, str]
 def test_what_is_wrong_is_said_in_one_line(secure: SecureBroker, case: str) -> None:
     bootstrap, file, expected = wrong(secure, case)
     with pytest.raises(SettingsError) as raised:
-        ensure_topics(bootstrap, secure=file)
+        ensure_topics(Broker(bootstrap, file))
     said = str(raised.value)
     assert expected in said
     assert "expected" in said
@@ -170,4 +171,4 @@ def test_a_client_certificate_of_a_stranger_is_refused(secure: SecureBroker) -> 
     foreign = Authority(secure.folder / "foreign", "foreign").issue("client")
     file = secure.config(security_protocol="SSL", ssl_certificate_location=str(foreign), **NO_LOGIN)
     with pytest.raises(SettingsError, match=r"found no TLS connection .*ssl\.certificate\.location"):
-        check_login(secure.tls, file)
+        check_login(Broker(secure.tls, file))

@@ -7,6 +7,7 @@ from pathlib import Path
 from include.stack import kafka
 from include.stack.shutdown import stop_parts
 from spark_jobs.kafka.topics import ensure_topics
+from spark_jobs.runtime.kafka_config import Broker
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def running_broker(home: Path) -> Iterator[str]:
             kafka.wait(home, started)
         bootstrap = kafka.own_bootstrap(home)
         assert bootstrap
-        ensure_topics(bootstrap)
+        ensure_topics(Broker(bootstrap))
         yield bootstrap
     finally:
         stop_parts(home, None, lambda _: None)

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.kafka_config import Broker
 from tests.support.ledger import await_that
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -68,7 +69,7 @@ class Sent:
 
     def make_anew(self, topic: str, label: str) -> None:
         """A topic that was deleted is made once more."""
-        ensure_topics(self.bootstrap)
+        ensure_topics(Broker(self.bootstrap))
         self.labels[topic] = label
 
     def delete(self, topic: str) -> None:

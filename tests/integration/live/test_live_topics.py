@@ -69,7 +69,7 @@ def assert_once(bootstrap: str, ids: list[str]) -> None:
 
 def publishing(settings: Settings, upto: int) -> "subprocess.Popen[str]":
     environment = os.environ | job_environment()
-    environment |= {"LEDGER_HOME": str(settings.home), "LEDGER_KAFKA_BOOTSTRAP": settings.broker()}
+    environment |= {"LEDGER_HOME": str(settings.home), "LEDGER_KAFKA_BOOTSTRAP": settings.broker().servers}
     command = [sys.executable, "-m", "tests.support.outbox_process", str(upto)]
     return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -91,7 +91,7 @@ def publish_over_kills(settings: Settings, upto: int, kills: int, between: Calla
 
 def committed(settings: Settings) -> int:
     """The end of the topic of tokens, where each transaction leaves one, and a mark."""
-    consumer = Consumer({"bootstrap.servers": settings.broker(), "group.id": "watch", "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": settings.broker().servers, "group.id": "watch", "log_level": 0})
     try:
         if PUBLISHED.name not in consumer.list_topics(timeout=15).topics:
             return 0

@@ -11,6 +11,7 @@ from include.producer import Message
 from include.stack.endpoints import write_endpoints
 from spark_jobs.lake.tables import QUALITY_RESULTS, RELEASES, SILVER, ensure_tables
 from spark_jobs.runtime.errors import GateClosed, LedgerError
+from spark_jobs.runtime.kafka_config import Broker
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import quality_rows as rows
 
@@ -55,8 +56,8 @@ def test_the_bad_batch_has_800_malformed_records_of_1000(settings: Settings, mon
     class Delivered:
         is_delivered = True
 
-    def take(_: str, messages: list[Message], *, secure: Path | None) -> Delivered:
-        assert secure is None
+    def take(broker: Broker, messages: list[Message]) -> Delivered:
+        assert broker == settings.broker()
         sent.extend(messages)
         return Delivered()
 

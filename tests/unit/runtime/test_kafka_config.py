@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.kafka.clients import client_config, spark_options
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.kafka_config import read_kafka_config
+from spark_jobs.runtime.kafka_config import Broker, read_kafka_config
 from spark_jobs.runtime.settings import read_settings
 from tests.support.certificates import Authority
 
@@ -33,16 +33,16 @@ def written(folder: Path, mode: int = 0o600, more: str = "", **values: str) -> P
 
 def test_what_clients_get_and_what_spark_sees(tmp_path: Path) -> None:
     file = written(tmp_path)
-    assert client_config("b:1", file)["sasl.password"] == "canary"
+    assert client_config(Broker("b:1", file))["sasl.password"] == "canary"
     settings = read_settings({"LEDGER_KAFKA_BOOTSTRAP": "b:1", "LEDGER_KAFKA_CONFIG": str(file)})
-    options = spark_options(settings)
+    options = spark_options(settings.broker())
     assert f"${{file:{file}:sasl.password}}" in options["kafka.sasl.jaas.config"]
     assert "canary" not in repr(options) + repr(settings)
 
 
 def test_without_a_file_clients_speak_plain_text() -> None:
-    assert client_config("b:1", None) == {"bootstrap.servers": "b:1"}
-    assert spark_options(read_settings({"LEDGER_KAFKA_BOOTSTRAP": "b:1"})) == {"kafka.bootstrap.servers": "b:1"}
+    assert client_config(Broker("b:1")) == {"bootstrap.servers": "b:1"}
+    assert spark_options(Broker("b:1")) == {"kafka.bootstrap.servers": "b:1"}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])

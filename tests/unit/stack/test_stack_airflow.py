@@ -51,7 +51,7 @@ def test_settings_are_passed_on_as_they_took_effect(wanted: dict[str, str], tmp_
     again = read_settings(wanted)
     assert again.home == tmp_path / "my home"
     assert (again.warehouse, again.checkpoints) == (again.home / "warehouse", again.home / "checkpoints")
-    assert again.broker() == "127.0.0.1:19092"
+    assert again.kafka_bootstrap == "127.0.0.1:19092"
 
 
 def test_each_role_has_a_user_with_a_password_of_its_own(tmp_path: Path) -> None:

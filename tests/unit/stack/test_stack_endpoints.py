@@ -56,7 +56,7 @@ def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> No
 
 def test_jobs_find_the_addresses_until_they_are_removed(tmp_path: Path) -> None:
     write_endpoints(tmp_path, {"kafka_bootstrap": "127.0.0.1:19092"})
-    assert read_settings({"LEDGER_HOME": str(tmp_path)}).broker() == "127.0.0.1:19092"
+    assert read_settings({"LEDGER_HOME": str(tmp_path)}).kafka_bootstrap == "127.0.0.1:19092"
     remove_endpoints(tmp_path)
     remove_endpoints(tmp_path)
     assert read_endpoints(tmp_path) == {}
