@@ -1,18 +1,14 @@
 """`python -m include.backup create|restore FOLDER`: one moment of everything, out of a LEDGER_HOME and into an empty one."""
 
 import argparse
-import signal
 import sys
 from pathlib import Path
 
 from include.backup.create import create
 from include.backup.restore import audit, restore
 from spark_jobs.lake.leases import WAIT_SECONDS
-from spark_jobs.runtime.errors import LedgerError
-from spark_jobs.runtime.private import keep_files_private
+from spark_jobs.runtime.command import run_command
 from spark_jobs.runtime.settings import read_settings
-
-INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,10 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--wait", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="for jobs that write (create)")
     options = parser.parse_args(arguments)
-    keep_files_private()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
     folder = options.folder.expanduser().absolute()
-    try:
+
+    def command() -> int:
         settings = read_settings()
         if options.command == "create":
             made = create(settings, folder, options.wait, _say)
@@ -34,12 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
         made = restore(settings, folder, _say)
         _say(f"{settings.home} is as it was at {made.made_at}; the audit compares its tables")
         return audit(settings)
-    except LedgerError as error:
-        print(f"{options.command}: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"{options.command}: interrupted; run it again", file=sys.stderr)
-        return INTERRUPTED
+
+    return run_command(options.command, command, "interrupted; run it again")
 
 
 def _say(line: str) -> None:

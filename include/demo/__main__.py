@@ -5,7 +5,6 @@ Exit code 0 only when every record is accounted for and every gate passed; 3 whe
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,8 @@ from include.stack.airflow_api import AirflowApi
 from include.stack.lifecycle import up
 from include.stack.processes import mark
 from spark_jobs.releases.releases import Release, newest_release
+from spark_jobs.runtime.command import run_command
 from spark_jobs.runtime.errors import GateClosed, LedgerError
-from spark_jobs.runtime.private import keep_files_private
 from spark_jobs.runtime.settings import ROOT, Settings, read_endpoints
 
 DATA = ROOT.parent / "shared/data"
@@ -29,7 +28,6 @@ DISTURBANCES = ("--duplicates", "0.01", "--malformed", "0.005", "--late", "0.005
 TRANSACTIONS_A_SECOND = 5_000
 PRODUCER_SECONDS = 300
 MEDALLION_SECONDS = 600
-INTERRUPTED = 130
 USUAL_MINUTES = "about 2.5 to 4"
 
 
@@ -69,16 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m include.demo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--gate", choices=["closed"], help="closed: send a bad batch after the release, which closes a gate")
     options = parser.parse_args(arguments)
-    keep_files_private()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up on TERM as on Ctrl-C
-    try:
-        return run(Clock(), closes_gate=options.gate is not None)
-    except LedgerError as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("demo: interrupted; make down stops the services", file=sys.stderr)
-        return INTERRUPTED
+    closes_gate = options.gate is not None
+    return run_command("demo", lambda: run(Clock(), closes_gate=closes_gate), "interrupted; make down stops the services")
 
 
 def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate: bool = False) -> int:

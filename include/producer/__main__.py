@@ -18,8 +18,8 @@ from include.producer.plan import Disturbances, Source, plan_messages
 from include.producer.publish import Counts, Part, publish
 from include.producer.records import BANK, TOPICS
 from spark_jobs.kafka.topics import ensure_topics
+from spark_jobs.runtime.command import run_command
 from spark_jobs.runtime.errors import LedgerError, SettingsError
-from spark_jobs.runtime.private import keep_files_private
 from spark_jobs.runtime.settings import Settings, read_settings
 
 
@@ -30,20 +30,16 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 everything acknowledged, 1 not, 2 unusable arguments or settings."""
-    keep_files_private()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    try:
+
+    def command() -> int:
         options = _parse(arguments)
         sources = _sources(options)
         settings = read_settings()
         ensure_topics(settings.broker())
         return _send(settings, sources, options)
-    except LedgerError as error:
-        sys.stderr.write(f"producer: {error}\n")
-        return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("producer: interrupted\n")
-        return 1
+
+    return run_command("producer", command)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -18,8 +18,8 @@ from include.reader.statements import QueryError, split
 from spark_jobs.lake import schema
 from spark_jobs.releases import archive, retention, views
 from spark_jobs.releases.releases import newest_release
+from spark_jobs.runtime.command import run_command
 from spark_jobs.runtime.errors import LedgerError, SettingsError
-from spark_jobs.runtime.private import keep_files_private
 from spark_jobs.runtime.settings import Settings, read_settings
 
 HELP = r"""\tables        the tables of this release, their versions and rows
@@ -34,13 +34,16 @@ MOST_ROWS, WIDEST = 1000, 100  # what a person reads
 
 def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -> int:
     """Answer one query, those of a script on standard input, or those of a person; returns the exit code."""
-    keep_files_private()
     parser = argparse.ArgumentParser(prog="python -m include.reader", description=__doc__.splitlines()[0])
     parser.add_argument("--release", metavar="N", help="the number of a release; without it, the newest")
     parser.add_argument("--query", metavar="SQL", help="answer this and leave")
     parser.add_argument("--views", choices=VIEWS, help="print a script of this engine that makes the release's tables as views, and leave")
     options = parser.parse_args(arguments)
     source = source or sys.stdin
+    return run_command("sql", lambda: _answer_all(options, source))
+
+
+def _answer_all(options: argparse.Namespace, source: TextIO) -> int:
     try:
         prompt = Prompt(read_settings(), options.release, is_person=source.isatty() and options.query is None)
         if options.views is not None:
@@ -51,15 +54,9 @@ def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -
             prompt.talk()
         else:
             prompt.follow(source)
-        return 0
-    except LedgerError as error:
-        print(f"sql: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return 0
 
 
 class Prompt:
