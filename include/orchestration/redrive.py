@@ -19,6 +19,11 @@ MOST_BATCHES = 2**53  # what a browser's numbers can tell apart
 # The look-ahead is the end of the text; `$` would let a line end follow.
 _RULE, _SOURCE = r"^[a-z][a-z0-9_]{0,99}(?![\s\S])", r"^[\w.#:/ -]{0,200}(?![\s\S])"
 
+
+def _batch_param(title: str, description: str) -> Param:
+    return Param(None, type=["null", "integer"], minimum=0, maximum=MOST_BATCHES, title=title, description=description)
+
+
 PARAMS = {
     "rule": Param(
         None, type="string", pattern=_RULE, title="Rule", description="Judge the rows again that break this rule, such as amount_scale."
@@ -26,22 +31,8 @@ PARAMS = {
     "table": Param(
         None, type=["null", "string"], enum=[None, *TABLES], title="Table", description="Only rows of this table; empty: of every table."
     ),
-    "first_batch": Param(
-        None,
-        type=["null", "integer"],
-        minimum=0,
-        maximum=MOST_BATCHES,
-        title="First batch",
-        description="Only this bronze batch and later.",
-    ),
-    "last_batch": Param(
-        None,
-        type=["null", "integer"],
-        minimum=0,
-        maximum=MOST_BATCHES,
-        title="Last batch",
-        description="Only this bronze batch and earlier.",
-    ),
+    "first_batch": _batch_param("First batch", "Only this bronze batch and later."),
+    "last_batch": _batch_param("Last batch", "Only this bronze batch and earlier."),
     "source": Param(
         "", type="string", pattern=_SOURCE, title="Source", description="Only rows of this source: a topic, or file:NAME of an import."
     ),
