@@ -52,8 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
         handler.setFormatter(JsonFormatter(options.name, options.run_id))
     if arguments.is_trial(options):
         return _run(settings, options)
-    layer = getattr(options, "layer", None)
-    with job_counts.counted(settings, f"{options.name}-{layer}" if layer else options.name) as ending:
+    with job_counts.counted(settings, arguments.job_name(options)) as ending:
         ending.exit_code = _run(settings, options)
     return ending.exit_code
 
@@ -65,7 +64,7 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
         with (
             engine.lent(options.engine != arguments.NO_ENGINE),
             progress.shown(settings, options.name, options.run_id),
-            lineage.told(settings, options),
+            lineage.reported(settings, options),
         ):
             JOBS[options.name](settings, options)
         return 0

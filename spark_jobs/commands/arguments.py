@@ -39,6 +39,12 @@ def is_trial(options: argparse.Namespace) -> bool:
     return bool(getattr(options, "suite", None) or getattr(options, "dry_run", False))
 
 
+def job_name(options: argparse.Namespace) -> str:
+    """The job as metrics and lineage name it: a gate with its layer, such as `gate-gold`."""
+    layer = getattr(options, "layer", None)
+    return f"{options.name}-{layer}" if layer else str(options.name)
+
+
 def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> argparse.Namespace:
     """The command line; an unusable one ends the process with exit code 2 and one line. `about` says what each job does."""
     parser = _Parser(prog="python -m spark_jobs.run", description="The one entry point of the pipeline.")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from threading import Thread
 from typing import Any
 
+from spark_jobs.commands.arguments import job_name
 from spark_jobs.lake import tables
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import Table
@@ -48,7 +49,7 @@ def is_on() -> bool:
 
 
 @contextmanager
-def told(settings: Settings, options: argparse.Namespace) -> Iterator[None]:
+def reported(settings: Settings, options: argparse.Namespace) -> Iterator[None]:
     """Send an event when the job of this context begins, and one when it ends or fails.
 
     The last one has the tables of WRITES whose version has risen, with version and columns, and what each of these is made from.
@@ -93,14 +94,14 @@ def _send(
         try:
             _emit(kind, settings, options, run, before, error)
         except Exception as reason:
-            log.warning("the lineage of %s is not told (%s): %s: %s", options.name, kind, type(reason).__name__, first_line(reason))
+            log.warning("the lineage of %s is not reported (%s): %s: %s", options.name, kind, type(reason).__name__, first_line(reason))
             log.debug("", exc_info=True)
 
     sending = Thread(target=send, name="lineage", daemon=True)
     sending.start()
     sending.join(_LONGEST_SECONDS)
     if sending.is_alive():
-        log.warning("the lineage of %s is not told (%s): no answer within %.0f s", options.name, kind, _LONGEST_SECONDS)
+        log.warning("the lineage of %s is not reported (%s): no answer within %.0f s", options.name, kind, _LONGEST_SECONDS)
 
 
 def _emit(kind: str, settings: Settings, options: argparse.Namespace, run: str, before: Mapping[Table, int] | None, error: str) -> None:
@@ -141,17 +142,12 @@ def _emit(kind: str, settings: Settings, options: argparse.Namespace, run: str, 
             eventType=RunState[kind],
             eventTime=datetime.now(UTC).isoformat(),
             run=Run(runId=run, facets=of_run),
-            job=Job(namespace=NAMESPACE, name=_job(options)),
+            job=Job(namespace=NAMESPACE, name=job_name(options)),
             inputs=[source(name) for name in read],
             outputs=outputs,
             producer=PRODUCER,
         )
     )
-
-
-def _job(options: argparse.Namespace) -> str:
-    layer = getattr(options, "layer", None)
-    return f"{options.name} {layer}" if layer else str(options.name)
 
 
 def _place(settings: Settings) -> str:

@@ -50,7 +50,7 @@ def options(name: str, **more: str) -> Namespace:
 def test_a_release_says_what_it_names_and_which_version_it_wrote(copy_home: Copy, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = copy_home()
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/medallion.release/{RUN}")
-    with lineage.told(settings, options("release")):
+    with lineage.reported(settings, options("release")):
         publish(settings)
     start, complete = events(log)
     assert [start["eventType"], complete["eventType"]] == ["START", "COMPLETE"]
@@ -72,17 +72,17 @@ def test_a_release_says_what_it_names_and_which_version_it_wrote(copy_home: Copy
 
 
 def test_a_job_that_fails_says_why_and_fails_as_ever(copy_home: Copy, log: Path) -> None:
-    with pytest.raises(LedgerError, match="found 1, expected 2"), lineage.told(copy_home(), options("gate", layer="gold")):
+    with pytest.raises(LedgerError, match="found 1, expected 2"), lineage.reported(copy_home(), options("gate", layer="gold")):
         raise LedgerError("found 1, expected 2")
     assert [event["eventType"] for event in events(log)] == ["START", "FAIL"]
-    assert events(log)[1]["job"]["name"] == "gate gold"
+    assert events(log)[1]["job"]["name"] == "gate-gold"
     assert events(log)[1]["run"]["facets"]["errorMessage"]["message"] == "found 1, expected 2"
 
 
 def test_a_server_gets_them_too(copy_home: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     webhook = Webhook(201)
     monkeypatch.setenv("OPENLINEAGE_URL", f"http://{HOST}:{port_of(webhook)}")
-    with listening(webhook), lineage.told(copy_home(), options("release")):
+    with listening(webhook), lineage.reported(copy_home(), options("release")):
         pass
     assert [(path, event["eventType"]) for path, event in webhook.received] == [
         ("/api/v1/lineage", "START"),
@@ -95,11 +95,11 @@ def test_a_place_that_does_not_answer_fails_no_job(
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(lineage, "_LONGEST_SECONDS", 0.5)
-    with lineage.told(copy_home(), options("release")):
+    with lineage.reported(copy_home(), options("release")):
         pass
     said = [record.getMessage() for record in caplog.records if record.name == lineage.__name__]
     assert len(said) == 2
-    assert all(line.startswith("the lineage of release is not told (") for line in said)
+    assert all(line.startswith("the lineage of release is not reported (") for line in said)
 
 
 @pytest.mark.parametrize("table", tables.EVERY, ids=lambda table: table.name)
