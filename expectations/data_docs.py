@@ -16,7 +16,7 @@ _FROM_THE_WEB = re.compile(
 _PICTURE = re.compile(r"""url\(\s*["']?https?:[^)]*\)""")
 _STATUS = re.compile(r'Status:</span>\s*<i [^>]*></i>\s*<span class="([\w-]+)">([^<]+)</span>')
 _NO_ASSET = "Data asset: None<br>"  # gates measure tables by SQL: Great Expectations knows no asset of its own
-_HEAD = 65_536  # characters of a report, in which its status stands
+_HEAD = 65_536  # characters of a report, that hold its status
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 _PAGE = """<!doctype html>
 <html lang="en">

@@ -23,7 +23,7 @@ _LONGEST_FIRST = 200
 
 @dataclass(frozen=True)
 class Failure:
-    """An expectation that was not met: what was found and what was expected, for people."""
+    """An expectation that was not met: what was found and what was expected, in words."""
 
     table: str
     expectation: str
@@ -64,13 +64,13 @@ def judge(
     run_id: str,
     now: datetime,
     suites: Path = FOLDER,
-    standing: Collection[str] = (),
+    unchanged: Collection[str] = (),
     keys: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Judgement]:
     """Judge each table of `queries`, which answer SQL about it. Reports are written under `folder`.
 
-    Of tables in `standing`, to which nothing new was written, only what is expected all the same is judged. A table in `keys` is judged
-    by these where it has no suite.
+    Of tables in `unchanged`, to which nothing new was written, only the expectations with `without_new_rows` are judged. A table in
+    `keys` is judged by these where it has no suite.
     Raises nothing for bad data, bad suites or a failure of Great Expectations: they are judgements that do not pass.
     """
     measured: list[tuple[Suite, Profile]] = []
@@ -80,7 +80,7 @@ def judge(
         log.debug("measuring %s", table)
         try:
             suite = read_suite(table, suites, (keys or {}).get(table, ()))
-            suite = suite.without_new_rows() if table in standing else suite
+            suite = suite.without_new_rows() if table in unchanged else suite
             measured.append((suite, measure_table(suite, query)))
         except SuiteError as error:
             judgements.append(refusal(table, "suite", _reason(error)))
@@ -117,7 +117,7 @@ def refusal(table: str, name: str, found: str, expected: str = "no error") -> Ju
 
 def _judgement(suite: Suite, profile: Profile, result: "ExpectationSuiteValidationResult", report: str) -> Judgement:
     failures = [_failure(profile, each) for each in result.results if each.success is not True]
-    if len(result.results) != len(suite.expectations):  # GX logs an expectation that it cannot use, and goes on without it
+    if len(result.results) != len(suite.expectations):  # GX logs an expectation that it cannot use, and continues without it
         found, expected = (f"{count} results" for count in (len(result.results), len(suite.expectations)))
         failures.append(Failure(suite.table, "suite", CRITICAL, found, expected))
     order = [expectation["kwargs"]["column"] for expectation in suite.expectations]
@@ -158,7 +158,7 @@ def _first(query: Query, sql: str) -> str:
         answer = query(sql)
         text = answer.columns[0][0].as_py() if answer.num_rows else None
         return " ".join(str(text).split())[:_LONGEST_FIRST] if text is not None else "none is left to name"
-    except Exception as error:  # the verdict stands without it
+    except Exception as error:  # the verdict holds without it
         log.warning("the first offending row cannot be found: %s", error)
         log.debug("", exc_info=True)
         return f"cannot be named ({type(error).__name__})"

@@ -1,6 +1,6 @@
 """Suites: what is expected of each table, one Great Expectations JSON file a table in suites/.
 
-What is expected of the tables of every topic stands once in suites/common: of `bronze`, `events`, `versions`, `duplicates`, `late` and
+The expectations of every topic's tables are written once in suites/common: of `bronze`, `events`, `versions`, `duplicates`, `late` and
 `quarantine`. The file of a topic's silver table says in its `meta` what the topic is: `kind` (`events` or `versions`) and `key`, the
 column. The file of any of its tables may be absent; what it has is expected, too, and takes the place of what speaks of the same measure.
 
@@ -12,7 +12,7 @@ An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to
   `control_batches`, `control_holes`, and `judged` (one row: first_batch, last_batch, judged_at, freshness_seconds):
   SQL has no clock of its own.
 
-Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, for people; it is
+Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, in words; it is
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has
 the expectation judged also when nothing new was written; its measure must be 0 as long as all is well.
 

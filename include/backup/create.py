@@ -47,7 +47,7 @@ def create(settings: Settings, target: Path, wait_seconds: float, report: Report
     Ingestion and live processing are asked to end their batch; their DAGs start them again. Jobs that run are waited for. On the file
     system of the home, large files that never change are linked, which takes no time and no space.
     Raises SettingsError for a folder that cannot take a backup, LeaseHeld when a job still writes after `wait_seconds`, and LedgerError
-    when something cannot be copied or read again; then there is no backup, and everything goes on.
+    when something cannot be copied or read again; then there is no backup, and everything else continues.
     """
     _check(settings, target)
     draft = target.with_name(f".{target.name}.draft")

@@ -14,7 +14,7 @@ from spark_jobs.runtime.settings import Settings
 
 FILE = "manifest.json"
 _CHUNK = 1 << 20
-# Settings on which the content of tables depends: a home that is restored goes on with the same ones, or says that it does not.
+# Settings on which the content of tables depends: a home that is restored continues with the same ones, or says that it does not.
 _MEANING = ("allowed_lateness_seconds", "large_credit", "release_days", "customer_wait_minutes")
 
 

@@ -115,7 +115,7 @@ SERIES = (
             "rows_total",
             COUNTER,
             "job_name table outcome",
-            "what became of the rows that they took: input, output, duplicates, quarantined, superseded, no_change",
+            "the outcome of the rows that they took: input, output, duplicates, quarantined, superseded, no_change",
         ),
         ("batch", GAUGE, "topic reached", "the newest bronze batch of a topic that bronze, silver and the newest release hold"),
     ),

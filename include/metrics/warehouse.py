@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from include.metrics.series import Sample
 from include.quality_page import quarantine
+from include.quality_page.current import held_back, newest_release, newest_verdicts, read_decisions
 from include.quality_page.reading import Warehouse
-from include.quality_page.standing import held_back, newest_release, newest_verdicts, read_decisions
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.control.verdicts import WAIT, Verdict

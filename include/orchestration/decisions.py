@@ -213,11 +213,11 @@ def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str,
     lines += ["", f"Reports: {', '.join(links) or 'none'}."]
     for decision in {verdict.decision for verdict in verdicts if verdict.decision}:
         lines += ["", f"{_cell(decision.who)} decided to wait at {decision.decided_at:%Y-%m-%d %H:%M} UTC: {_cell(decision.why)}"]
-    standing = f"release {release}" if release else "no release: there is none yet"
+    seen = f"release {release}" if release else "no release: there is none yet"
     back = f"release {release}" if release else "what they were before the first batch"
     lines += [
         "",
-        f"Readers see {standing}. The pipeline waits until you decide; the choice and your reason are kept in `control.decisions`.",
+        f"Readers see {seen}. The pipeline waits until you decide; the choice and your reason are kept in `control.decisions`.",
         "",
         f"- **{RELEASE_ANYWAY}**: these verdicts count as passed; a run of `medallion` starts at once and releases the rows as they are.",
         f"- **{ROLL_BACK}**: silver and gold return to {back}, and a run of `medallion` takes the later batches from bronze again. "

@@ -1,4 +1,4 @@
-"""What a task of ours refuses is told in its own words: the stack trace of a failed task says nothing of a closed gate."""
+"""A failed task of ours shows its own message: the stack trace that Airflow shows says nothing of a closed gate."""
 
 from __future__ import annotations
 

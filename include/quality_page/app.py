@@ -15,7 +15,7 @@ from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, REDRIVE_D
 from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
 from include.quality_page.access import may_read
 from include.quality_page.measures import Measures, measure
-from include.quality_page.operations import look
+from include.quality_page.operations import ask_prometheus
 from include.quality_page.parameters import Chosen, GoldName, Hours, PageNumber, ReleaseNumber
 from include.quality_page.reading import Warehouse
 from include.quality_page.status import read_status
@@ -220,7 +220,7 @@ def explain(
 @app.get("/operations")
 def operations(request: Request, hours: Hours = 6) -> Response:
     """Is data fresh, is it right, does it keep up, what does it cost: the dashboard's panels, where Prometheus runs."""
-    return _page(request, "operations.html", _open(request), looked=look(_settings(), hours), hours=hours)
+    return _page(request, "operations.html", _open(request), answer=ask_prometheus(_settings(), hours), hours=hours)
 
 
 @app.get("/data_docs/{path:path}")

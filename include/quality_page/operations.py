@@ -50,7 +50,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Look:
+class Answer:
     """What the page shows: where Prometheus listens (empty: it does not run), the panels, and what is wrong with its answers."""
 
     address: str
@@ -62,15 +62,15 @@ class NoPrometheus(Exception):
     """Prometheus does not answer, or not with what was asked."""
 
 
-def look(settings: Settings, hours: int) -> Look:
+def ask_prometheus(settings: Settings, hours: int) -> Answer:
     """Every panel over the last hours, as far as the Prometheus of this home answers."""
     try:
         address = read_endpoints(settings.home).get("prometheus_url", "")
-        return Look(address, tuple(draw(address, hours)) if address else ())
+        return Answer(address, tuple(draw(address, hours)) if address else ())
     except NoPrometheus as error:
-        return Look(address, wrong=str(error))
+        return Answer(address, wrong=str(error))
     except SettingsError as error:
-        return Look("", wrong=str(error))
+        return Answer("", wrong=str(error))
 
 
 def draw(address: str, hours: int, now: float | None = None) -> list[Section]:

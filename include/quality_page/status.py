@@ -1,11 +1,11 @@
-"""What stands at the head of the page: what readers see, which gates are closed, what is held back, what waits for a person."""
+"""The head of the page: what readers see, which gates are closed, what is held back, what waits for a person."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from include.orchestration.decisions import DECISION_DAG, decision_run_id, uncounted, undecided
+from include.quality_page.current import Release, held_back, newest_release, newest_verdicts, read_decisions
 from include.quality_page.reading import Warehouse
-from include.quality_page.standing import Release, held_back, newest_release, newest_verdicts, read_decisions
 from spark_jobs.control.verdicts import WAIT, Decision, Verdict
 from spark_jobs.lake.tables import BRONZE, DECISIONS, QUALITY_RESULTS, RELEASES
 
@@ -74,12 +74,12 @@ def read_status(warehouse: Warehouse, now: datetime | None = None) -> Status:
     release = newest_release(warehouse)
     decisions = read_decisions(warehouse)
     newest = newest_verdicts(warehouse, decisions)
-    standing = [verdict for verdict in newest if not verdict.passed]
+    closed = [verdict for verdict in newest if not verdict.passed]
     held = held_back(warehouse, release)
     return Status(
         now=now or datetime.now(UTC),
         release=release,
-        open=tuple(each for each in standing if each.decision is None or each.decision.choice == WAIT),
+        open=tuple(each for each in closed if each.decision is None or each.decision.choice == WAIT),
         held=held,
         judged=len(newest),
         unreadable=frozenset(warehouse.unreadable),

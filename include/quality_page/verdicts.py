@@ -4,8 +4,8 @@ import re
 from urllib.parse import quote
 
 from include.orchestration.defaults import dag_of_run
+from include.quality_page.current import read_decisions
 from include.quality_page.reading import Row, Warehouse
-from include.quality_page.standing import read_decisions
 from spark_jobs.control.verdicts import Verdict, read_verdict
 from spark_jobs.lake.tables import BY_NAME, QUALITY_RESULTS
 

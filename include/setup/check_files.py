@@ -76,7 +76,7 @@ def check_agreement(production: str, development: str) -> Iterator[str]:
 
 
 def check_jar_lock(text: str) -> Iterator[str]:
-    """Lines of a jar lock that are not `sha256  group:artifact:version`, and jars that stand in it twice."""
+    """Lines of a jar lock that are not `sha256  group:artifact:version`, and jars that are in it twice."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line and not line.startswith("#")]
     if not lines:
         yield "1: found no jar"

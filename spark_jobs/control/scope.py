@@ -36,14 +36,14 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
     given = verdicts_that_matter(settings)
     judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
     to_judge: list[Written] = []
-    standing: list[Verdict] = []
+    unchanged: list[Verdict] = []
     for source in dict.fromkeys(table.topic for table in LAYERS[layer]):
         tables = [table for table in LAYERS[layer] if table.topic == source]
         last = _last_batch(settings, layer, tables)
         versions = {table: _version(settings, table, last) for table in tables}
         verdicts = [judged[table.name] for table in tables if table.name in judged]
-        if len(verdicts) == len(tables) and all(_stands(settings, verdict, layer, last, versions) for verdict in verdicts):
-            standing.extend(verdicts)
+        if len(verdicts) == len(tables) and all(_still_holds(settings, verdict, layer, last, versions) for verdict in verdicts):
+            unchanged.extend(verdicts)
             continue
         if layer != "bronze":
             _check_complete(settings, versions, last)
@@ -56,7 +56,7 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
                 records = rebuilt.find(settings, tables, known, {table.name: version for table, version in versions.items()})
             first = 1
         to_judge.extend(Written(table, version, first, last, records) for table, version in versions.items())
-    return to_judge, standing
+    return to_judge, unchanged
 
 
 def newest_batch(settings: Settings, table: Table) -> int:
@@ -183,7 +183,7 @@ def _is_amended(settings: Settings, layer: str, passed: Collection[Verdict]) -> 
     return any(version > known[name] for name, version in newest if name in known)
 
 
-def _stands(settings: Settings, verdict: Verdict, layer: str, last: int, versions: dict[Table, int]) -> bool:
+def _still_holds(settings: Settings, verdict: Verdict, layer: str, last: int, versions: dict[Table, int]) -> bool:
     if not verdict.passed or verdict.last_batch != last:
         return False
     own = ((table, version) for table, version in versions.items() if table.name == verdict.table)

@@ -97,8 +97,8 @@ class CellReport:
         if not versions:
             return
         of_customers = dimension == tables.SILVER_CUSTOMERS
-        told_of = ("full_name", "city", "state") if of_customers else ("district_id",)
-        names = (dimension.keys[0], "valid_from", "valid_to", "is_deleted", *told_of)
+        fields = ("full_name", "city", "state") if of_customers else ("district_id",)
+        names = (dimension.keys[0], "valid_from", "valid_to", "is_deleted", *fields)
         rows = [row | ({"full_name": mask_text(row["full_name"])} if of_customers else {}) for row in versions]
         cells = [(*(row[name] for name in names), _record(row), row["_batch"], self._marks_of(dimension, row)) for row in rows]
         yield from listed((*names, _ORDERED, "batch", "marks"), cells)
@@ -140,14 +140,14 @@ class CellReport:
         for row in self.evidence.arrivals:
             run = self.runs.silver_run(tables.SILVER_TRANSACTIONS, row["_batch"])
             by_silver[(run["run_id"], run["rules_version"]) if run else ("not recorded", "")].append((row["_batch"], row["n"]))
-        told_of = [f"silver run {name}{f', rules {rules}' if rules else ''}{_brought(taken)}" for (name, rules), taken in by_silver.items()]
-        yield from _limited("silver runs", told_of)
-        told_of = []
+        lines = [f"silver run {name}{f', rules {rules}' if rules else ''}{_brought(taken)}" for (name, rules), taken in by_silver.items()]
+        yield from _limited("silver runs", lines)
+        lines = []
         for number, taken in self._by_gold().items():
             did = "first showed the cell" if number == self._shown_by else "amended it"
-            told_of.append(f"gold run {self.runs.gold[number].run_id}: {did}{_brought(taken)}")
-        told_of += [f"gold run not recorded{_brought(self._unknown)}"] if self._unknown else []
-        yield from _limited("gold runs", told_of)
+            lines.append(f"gold run {self.runs.gold[number].run_id}: {did}{_brought(taken)}")
+        lines += [f"gold run not recorded{_brought(self._unknown)}"] if self._unknown else []
+        yield from _limited("gold runs", lines)
         span = self.evidence.span
         for step in self.runs.steps_within(span["first"], span["last"]) if span["first"] else []:
             within = self.evidence.within(step["step_start"], step["step_end"])

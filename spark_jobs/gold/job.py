@@ -49,7 +49,7 @@ def _waves() -> tuple[tuple[GoldTable, ...], ...]:
 
 
 def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
-    """Bring every gold table up to silver, which stands still while this runs, and record how far in control.batches."""
+    """Bring every gold table up to silver, which does not change while this runs, and record how far in control.batches."""
     with sinks.configured(spark, SMALL_PAGES):
         pairs = [(dimension, table) for table in tables_in_order() for dimension in table.follows[1:]]
         follow = {f"{dimension.name} in {table.name}": _follower(settings, dimension, table) for dimension, table in pairs}

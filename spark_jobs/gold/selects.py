@@ -56,9 +56,9 @@ class Select:
             raise LedgerError(f"{file}: the SELECT does not run: {said(error)}") from error
         found = {field.name: field.dataType.simpleString() for field in made.schema.fields}
         if found != dict(self.columns) or len(made.columns) != len(self.columns):
-            told = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema.fields)
+            names = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema.fields)
             expected = ", ".join(f"{name} {kind}" for name, kind in self.columns)
-            raise LedgerError(f"{self.file}: found a SELECT of {told}, expected the columns of the header: {expected}")
+            raise LedgerError(f"{self.file}: found a SELECT of {names}, expected the columns of the header: {expected}")
         plan: Any = made._jdf.queryExecution().analyzed()
         now: Any = rows.sparkSession._jvm
         is_of_time = plan.containsPattern(now.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())
@@ -86,7 +86,7 @@ class Part:
     name: str
     of: str
     carried: tuple[str, ...]
-    told: str
+    header: str
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ class Selected(Strategy):
         sums = reduce(lambda one, other: one.unionByName(other), counted).groupBy(*table.columns).agg(F.sum("_n").alias("_n"))
         self._refuse(sums.where("_n <> 0"), table, "another content when the SELECT runs over neighbouring parts together and one by one")
 
-    def _refuse(self, wrong: DataFrame, table: Table, told: str) -> None:
+    def _refuse(self, wrong: DataFrame, table: Table, fault: str) -> None:
         shown: list[Column] = [F.concat(F.lit(f"{name} "), F.coalesce(F.col(name).cast("string"), F.lit("null"))) for name in table.keys]
         found = wrong.select(F.concat_ws(", ", *shown)).limit(1).collect()
         if found and self.part is not None:
             raise LedgerError(
-                f"{self.select.file}: found a row ({found[0][0]}) with {told}, expected that it is made of the rows of one part only, "
-                f"because the header says: touches: {self.part.told}"
+                f"{self.select.file}: found a row ({found[0][0]}) with {fault}, expected that it is made of the rows of one part only, "
+                f"because the header says: touches: {self.part.header}"
             )

@@ -66,8 +66,8 @@ def append_few(rows: DataFrame, settings: Settings, table: Table, txn: Txn) -> N
     few_rows.append_batches(ordered, settings, table, txn)
 
 
-def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, told: Mapping[str, int]) -> None:
-    """Append rows in one commit, which is skipped when it was done before; `told` goes into the commit's userMetadata."""
+def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, numbers: Mapping[str, int]) -> None:
+    """Append rows in one commit, which is skipped when it was done before; `numbers` go into the commit's userMetadata."""
     kill_point(f"before {table.name}")
     (
         rows.select(*table.columns)
@@ -75,7 +75,7 @@ def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, tol
         .mode("append")
         .option("txnAppId", txn.application)
         .option("txnVersion", txn.version)
-        .option("userMetadata", json.dumps({"application": txn.application, **told}))
+        .option("userMetadata", json.dumps({"application": txn.application, **numbers}))
         .save(str(table.path(settings)))
     )
     kill_point(f"after {table.name}")

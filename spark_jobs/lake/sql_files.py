@@ -107,7 +107,7 @@ class SqlFile:
         return self.select[:end].rstrip()
 
     def placeholders(self, query: str) -> Iterator[tuple[str, re.Match[str]]]:
-        """What stands in braces in the SELECT, and where; empty for a brace that is none of a placeholder's."""
+        """What is in braces in the SELECT, and where; empty for a brace that is none of a placeholder's."""
         return ((found[1] or "", found) for found in _BRACES.finditer(query) if found[0] not in ("{{", "}}"))
 
 

@@ -60,7 +60,7 @@ def _bring_up_to_date(settings: Settings) -> None:
         try:
             _write(file_of(settings, number), scripts[number])
         except (LedgerError, OSError) as error:
-            log.warning("release %d has no SQL catalogue (%s); the release is published all the same: %s", number, error, _AGAIN)
+            log.warning("release %d has no SQL catalogue (%s); the release is published nevertheless: %s", number, error, _AGAIN)
     _point_at_newest(settings, offered)
     _remove_others(settings, offered)
 

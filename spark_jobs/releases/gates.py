@@ -58,26 +58,26 @@ def run(
         generation = control.generation(settings)
         if layer != "bronze":
             backfills.refuse_halfway(settings)
-        to_judge, standing = find_written(settings, layer)
+        to_judge, unchanged = find_written(settings, layer)
     now = next_time(settings, now or datetime.now(UTC))
     versions = {written.table.name: written.version for written in to_judge}
     if layer == "gold":  # against silver as gold read it
         versions |= control.versions_read_by_gold(settings)
-    overdue = _find_overdue(settings, standing, now)
+    overdue = _find_overdue(settings, unchanged, now)
     judged = [written for written in (*to_judge, *overdue) if written.last_batch > 0]
     judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, limit_seconds)
     verdicts = [_verdict(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
-    standing = [verdict for verdict in standing if verdict.table not in {written.table.name for written in overdue}]
+    unchanged = [verdict for verdict in unchanged if verdict.table not in {written.table.name for written in overdue}]
     if verdicts:
         with leases.hold(settings, [QUALITY_RESULTS], owner=f"gate {layer}"):
             if control.generation(settings) != generation:
                 raise LedgerError(f"gate {layer}: a roll-back came in between and took away what was judged: run the gate again")
             append_under_lease(settings, verdicts)
-    for line in (*map(_line, verdicts), *map(_standing_line, standing)):
+    for line in (*map(_line, verdicts), *map(_unchanged_line, unchanged)):
         log.info("%s", line)
     for failure in _failures(judgements):
         log.warning("%s: %s", failure, failure.description)
-    answer = _answer(settings, layer, verdicts, standing, is_new=bool(judgements) and len(judged) > len(overdue))
+    answer = _answer(settings, layer, verdicts, unchanged, is_new=bool(judgements) and len(judged) > len(overdue))
     if verdict_file:
         write_whole(verdict_file, json.dumps(answer, indent=2) + "\n")
     log.info("gate %s: %s; report: %s", layer, answer["verdict"], answer["report"])
@@ -87,9 +87,9 @@ def run(
 
 def is_overdue(settings: Settings, now: datetime) -> bool:
     """Whether bronze had nothing new for longer than the freshness limit, and no gate has said so within that time."""
-    standing = [verdict for verdict in newest_verdicts(settings).values() if verdict.layer == "bronze" and verdict.passed]
+    unchanged = [verdict for verdict in newest_verdicts(settings).values() if verdict.layer == "bronze" and verdict.passed]
     limit = timedelta(seconds=settings.freshness_seconds)
-    return bool(_find_overdue(settings, [verdict for verdict in standing if now - verdict.judged_at >= limit], now))
+    return bool(_find_overdue(settings, [verdict for verdict in unchanged if now - verdict.judged_at >= limit], now))
 
 
 def unjudged_layers(settings: Settings) -> list[str]:
@@ -132,10 +132,10 @@ def closed_line(closed: Sequence[Verdict]) -> str:
     )
 
 
-def _find_overdue(settings: Settings, standing: Sequence[Verdict], now: datetime) -> list[Written]:
+def _find_overdue(settings: Settings, unchanged: Sequence[Verdict], now: datetime) -> list[Written]:
     """Tables to which nothing new was written, and for which an expectation that holds without new rows fails now."""
     overdue = []
-    for verdict in standing:
+    for verdict in unchanged:
         table = BY_NAME[verdict.table]
         try:
             suite = read_suite(table.name).without_new_rows()
@@ -176,15 +176,15 @@ def judge_written(
     settings: Settings,
     layer: str,
     judged: Sequence[Written],
-    standing: Sequence[str],
+    unchanged: Sequence[str],
     versions: Mapping[str, int],
     run_id: str,
     now: datetime,
 ) -> list[Judgement]:
-    """Judge rows of some tables of a layer; of `standing`, without new rows, only expectations that apply to those too."""
+    """Judge rows of some tables of a layer; of `unchanged`, without new rows, only expectations that apply to those too."""
     queries = {written.table.name: open_query(settings, written, versions, now) for written in judged}
     keys = {written.table.name: written.table.keys for written in judged if written.table.query}
-    return judge(settings.quality, layer, queries, run_id, now, standing=standing, keys=keys)
+    return judge(settings.quality, layer, queries, run_id, now, unchanged=unchanged, keys=keys)
 
 
 def _find(judgements: Sequence[Judgement], written: Written) -> Judgement | None:
@@ -222,13 +222,13 @@ def _line(verdict: Verdict) -> str:
     return f"{verdict.table} version {verdict.version}, {batches}: {verdict.says}, {verdict.evaluated} expectations{failed}"
 
 
-def _standing_line(verdict: Verdict) -> str:
+def _unchanged_line(verdict: Verdict) -> str:
     if verdict.last_batch == 0:
         return _line(verdict)
     return f"{verdict.table} version {verdict.version}: nothing new, {verdict.says} up to batch {verdict.last_batch} still holds"
 
 
-def _answer(settings: Settings, layer: str, verdicts: Sequence[Verdict], standing: Sequence[Verdict], *, is_new: bool) -> dict[str, Any]:
+def _answer(settings: Settings, layer: str, verdicts: Sequence[Verdict], unchanged: Sequence[Verdict], *, is_new: bool) -> dict[str, Any]:
     """What the gate says of its layer, for callers in other processes."""
     is_closed = not all(verdict.success for verdict in verdicts)
     reports = [verdict.report for verdict in sorted(verdicts, key=lambda each: each.success) if verdict.report]  # of closed tables first
@@ -252,7 +252,7 @@ def _answer(settings: Settings, layer: str, verdicts: Sequence[Verdict], standin
                 "last_batch": verdict.last_batch,
                 "report": verdict.report,
             }
-            for verdict in (*verdicts, *standing)
+            for verdict in (*verdicts, *unchanged)
         },
     }
 

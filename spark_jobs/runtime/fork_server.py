@@ -186,7 +186,7 @@ class Server:
                         self._become(request, streams, connection, server)
                     except Exception:
                         log.exception("the job cannot start")
-                        os._exit(1)  # nothing of the server may go on in it
+                        os._exit(1)  # nothing of the server may run on in it
                     return dict(request)
             finally:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)

@@ -1,7 +1,7 @@
 """How often each job began and how it ended, by exit code: a small file for each job, which the metrics read.
 
 A job that was killed leaves no end: it is counted as `killed` once its process is gone. What cannot be counted is logged, and the job
-goes on; a file that cannot be read counts from zero again.
+continues; a file that cannot be read counts from zero again.
 """
 
 import json

@@ -85,7 +85,7 @@ def _work() -> None:
     threading.Thread(target=_end_with_caller, args=(question,), daemon=True).start()
     logging.root.setLevel(level)
     logging.root.addHandler(_Forwarder(writer))
-    logging.getLogger("expectations").setLevel(logging.DEBUG)  # tells what is going on, should the time be over
+    logging.getLogger("expectations").setLevel(logging.DEBUG)  # tells what was being done, should the time be over
     try:
         answer = ("answer", function(*arguments))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The lines of a job's log: as text for people, or as JSON for a log store; both masked."""
+"""The lines of a job's log: as human-readable text, or as JSON for a log store; both masked."""
 
 import json
 import logging

@@ -1,6 +1,6 @@
 """How far a long job has come: a line in its log every ten seconds, and a small file meanwhile that Airflow and the pages read.
 
-A job says by `phase` what it does. Phases may lie within one another; without `shown` around them, nobody is told.
+A job says by `phase` what it does. Phases may lie within one another; without `shown` around them, nothing is written.
 """
 
 import json

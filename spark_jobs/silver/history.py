@@ -8,7 +8,7 @@ from spark_jobs.silver.records import type_records
 
 
 def classify_messages(judged: DataFrame, topic: Topic) -> DataFrame:
-    """Every valid message of judged rows, typed, with what became of it in `outcome`; see `with_outcomes`."""
+    """Every valid message of judged rows, typed, with its `outcome`; see `with_outcomes`."""
     return with_outcomes(type_records(judged.where(is_valid()), topic), topic)
 
 

@@ -46,7 +46,7 @@ class _Taken:
 
 
 def run(spark: SparkSession, settings: Settings, run_id: str, bronze: Collection[tables.Table] = tables.BRONZE) -> None:
-    """Bring the silver tables of some bronze tables up to them as they are now, and record what became of every row."""
+    """Bring the silver tables of some bronze tables up to them as they are now, and record the outcome of every row."""
     topics = [topic for topic in TOPICS if topic.bronze in bronze]
     with sinks.configured(spark, id_index.SESSION):
         side_by_side.run_each(

@@ -58,14 +58,14 @@ def changed_places(
         F.when(is_valid(), F.struct(*columns)).alias("_wanted"),
         F.when(~is_valid(), F.struct(*broken)).alias("_broken"),
     )
-    told = now.join(here.select(*PLACE, F.struct(*columns).alias("_present")), on=PLACE, how="full_outer")
-    told = told.join(in_duplicates.select(*PLACE, F.coalesce("_is_marked", F.lit(False)).alias("_is_marked")), on=PLACE, how="left")
-    told = told.join(in_quarantine, on=PLACE, how="left")
+    compared = now.join(here.select(*PLACE, F.struct(*columns).alias("_present")), on=PLACE, how="full_outer")
+    compared = compared.join(in_duplicates.select(*PLACE, F.coalesce("_is_marked", F.lit(False)).alias("_is_marked")), on=PLACE, how="left")
+    compared = compared.join(in_quarantine, on=PLACE, how="left")
     is_first = F.col("_present").eqNullSafe(F.col("_wanted")) & F.col("_wanted").isNotNull() & F.col("_is_marked").isNull()
     is_duplicate = F.col("_wanted").isNotNull() & F.col("_present").isNull() & F.coalesce("_is_marked", F.lit(False))
     is_out = F.col("_broken").isNotNull() & F.col("_present").isNull() & F.col("_is_marked").isNull()
     is_right = ((is_first | is_duplicate) & F.col("_quarantined").isNull()) | (is_out & F.col("_quarantined").eqNullSafe(F.col("_broken")))
-    return told.where(F.col("_is_judged").isNull() | ~is_right).select(*PLACE)
+    return compared.where(F.col("_is_judged").isNull() | ~is_right).select(*PLACE)
 
 
 def touched_keys(topic: Topic, passed: DataFrame, judged: DataFrame, silver: DataFrame, duplicates: DataFrame) -> DataFrame:

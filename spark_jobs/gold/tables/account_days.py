@@ -41,48 +41,48 @@ def with_openings(days: DataFrame) -> DataFrame:
     return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*TABLE.columns)
 
 
-def beside(days: DataFrame, anew: DataFrame) -> DataFrame:
+def beside(days: DataFrame, rebuilt: DataFrame) -> DataFrame:
     """Of rows of gold.account_days those of an account that are at most NEAR days from one of its days in the other frame."""
-    other = anew.select(F.col("account_id").alias("_account_id"), F.col("day").alias("_day"))
+    other = rebuilt.select(F.col("account_id").alias("_account_id"), F.col("day").alias("_day"))
     is_beside = (F.col("account_id") == F.col("_account_id")) & (F.abs(F.date_diff("day", "_day")) <= NEAR)
     return days.join(F.broadcast(other) if other.count() <= _MOST_BROADCAST else other, on=is_beside, how="left_semi")
 
 
-def amended(present: DataFrame, anew: DataFrame) -> DataFrame:
-    """Of gold.account_days what days made anew change: these days, and of each account the day after each of them.
+def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
+    """Of gold.account_days what rebuilt days change: these days, and of each account the day after each of them.
 
-    `present` are rows of the table, `anew` those of `account_days`. Beside the table's columns: `_was`, the row as it is (null: there is
-    none), `_is_anew`, and `_before` and `_after`, the account's days next to it among all these rows. Only where no day of the account is
-    missing between them are the rows right.
+    `present` are rows of the table, `rebuilt` those of `account_days`. Beside the table's columns: `_was`, the row as it is (null: there is
+    none), `_is_rebuilt`, and `_before` and `_after`, the account's days next to it among all these rows. The rows are right only where no
+    day of the account is missing between them.
     """
     was = F.struct(*TABLE.columns)
-    rows = present.withColumns({"_was": was, "_is_anew": F.lit(False)}).unionByName(
-        anew.withColumn("_is_anew", F.lit(True)), allowMissingColumns=True
+    rows = present.withColumns({"_was": was, "_is_rebuilt": F.lit(False)}).unionByName(
+        rebuilt.withColumn("_is_rebuilt", F.lit(True)), allowMissingColumns=True
     )
-    in_time = Window.partitionBy("account_id").orderBy("day", "_is_anew")  # what is made anew comes right after what it replaces
-    last, last_but_one = (F.lag(F.struct("day", "closing", "_is_anew", "_was"), back).over(in_time) for back in (1, 2))
+    in_time = Window.partitionBy("account_id").orderBy("day", "_is_rebuilt")  # a rebuilt day comes right after what it replaces
+    last, last_but_one = (F.lag(F.struct("day", "closing", "_is_rebuilt", "_was"), back).over(in_time) for back in (1, 2))
     is_replacing = F.coalesce(F.col("_last.day") == F.col("day"), F.lit(False))
     before = F.when(is_replacing, F.col("_last_but_one")).otherwise(F.col("_last"))
     return (
         rows.withColumns({"_last": last, "_last_but_one": last_but_one, "_after": F.lead("day").over(in_time)})
-        .where(F.col("_is_anew") | F.col("_last._is_anew"))
+        .where(F.col("_is_rebuilt") | F.col("_last._is_rebuilt"))
         .withColumns({"_was": F.when(is_replacing, F.col("_last._was")).otherwise(F.col("_was")), "_before": before})
-        .where(F.col("_is_anew") | (F.coalesce(F.col("_after") > F.col("day"), F.lit(True))))
+        .where(F.col("_is_rebuilt") | (F.coalesce(F.col("_after") > F.col("day"), F.lit(True))))
         .withColumns({"opening": F.col("_before.closing"), "_before": F.col("_before.day")})
         .withColumn("difference", _difference())
-        .select(*TABLE.columns, "_was", "_is_anew", "_before", "_after")
+        .select(*TABLE.columns, "_was", "_is_rebuilt", "_before", "_after")
     )
 
 
-def is_lonely(first: date | None, last: date | None) -> Column:
-    """Whether days may be missing beside an `amended` one that was made anew: no neighbour in NEAR days, though there are days there."""
+def may_lack_neighbours(first: date | None, last: date | None) -> Column:
+    """Whether days may be missing beside an `amended` rebuilt one: no neighbour in NEAR days, though there are days there."""
 
     def is_far(days: Column) -> Column:
         return F.coalesce(days > NEAR, F.lit(True))
 
     before, after = F.date_diff("day", "_before"), F.date_diff("_after", "day")
     is_inside = F.date_sub("day", NEAR) > F.lit(first), F.date_add("day", NEAR) < F.lit(last)
-    return F.col("_is_anew") & F.coalesce((is_far(before) & is_inside[0]) | (is_far(after) & is_inside[1]), F.lit(False))
+    return F.col("_is_rebuilt") & F.coalesce((is_far(before) & is_inside[0]) | (is_far(after) & is_inside[1]), F.lit(False))
 
 
 def _difference() -> Column:
@@ -90,22 +90,22 @@ def _difference() -> Column:
 
 
 def with_added(region: Region, inputs: Inputs) -> Parts:
-    """The days of new rows, made again, and of each account the day after each of them, which gets a new opening.
+    """The days of new rows, rebuilt, and of each account the day after each of them, which gets a new opening.
 
     Neighbours are looked for among the days of the next weeks; of accounts that have none there all days are read.
     """
     touched = region.rows.select("account_id", F.col("event_on").alias("day")).distinct()
     silver = inputs.silver(region.on_days("event_on", 0)).withColumn("day", F.col("event_on"))
-    anew = inputs.hold(account_days(region.among(silver, touched)))
+    rebuilt = inputs.hold(account_days(region.among(silver, touched)))
     days = inputs.table(TABLE)
-    near = beside(inputs.read(TABLE, region.on_days("day", NEAR)), anew)
-    found = inputs.hold(amended(near, anew))
+    near = beside(inputs.read(TABLE, region.on_days("day", NEAR)), rebuilt)
+    found = inputs.hold(amended(near, rebuilt))
     ends = days.agg(F.min("day").alias("first"), F.max("day").alias("last")).collect()[0]
-    lonely = found.where(is_lonely(ends["first"], ends["last"])).select("account_id").distinct()
-    if not lonely.isEmpty():
-        lonely = inputs.hold(lonely)
-        of_lonely = amended(*(rows.join(lonely, on="account_id", how="left_semi") for rows in (days, anew)))
-        found = found.join(lonely, on="account_id", how="left_anti").unionByName(inputs.hold(of_lonely))
+    isolated = found.where(may_lack_neighbours(ends["first"], ends["last"])).select("account_id").distinct()
+    if not isolated.isEmpty():
+        isolated = inputs.hold(isolated)
+        of_isolated = amended(*(rows.join(isolated, on="account_id", how="left_semi") for rows in (days, rebuilt)))
+        found = found.join(isolated, on="account_id", how="left_anti").unionByName(inputs.hold(of_isolated))
     return found.where("_was is not null").select("_was.*"), found.select(*days.columns)
 
 

@@ -4,7 +4,7 @@ Rows of an account come batch by batch of bronze, within a batch by event time (
 `expire`, when the watermark has moved. Both return the account as it is then, and the alerts that this raises. All times are milliseconds
 since the epoch, in UTC; all money is Decimal.
 
-A row that stands in an alert does not count for a later one of the same kind: each alert has a cause of its own.
+A row that is in an alert does not count for a later one of the same kind: each alert has a cause of its own.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A transaction of the account. `is_counted`: whether it stands in an alert of many_debits; `is_summed`: of much_money."""
+    """A transaction of the account. `is_counted`: whether it is in an alert of many_debits; `is_summed`: of much_money."""
 
     at: int
     transaction_id: str

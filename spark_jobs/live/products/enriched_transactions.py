@@ -57,7 +57,7 @@ class Enriching(StatefulProcessor):
         self._state = handle.getValueState(STATE, SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """The rows of a customer in a micro-batch; the transactions that go on. What is known of the customer counts for all of them."""
+        """The rows of a customer in a micro-batch; those that wait no longer. What is known of the customer counts for all."""
         found = [
             dict(zip(_TAKEN, row, strict=True)) for frame in rows for row in zip(*(frame[name].tolist() for name in _TAKEN), strict=True)
         ]

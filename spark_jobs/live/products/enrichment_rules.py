@@ -1,6 +1,6 @@
 """The rules of gold.live_enriched_transactions: a plain step function over one customer. No Spark, no clock.
 
-A transaction takes the version of its customer at its event time. Where there is none yet, it waits, and goes on when one comes, or as
+A transaction takes the version of its customer at its event time. Where there is none yet, it waits, and continues when one comes, or as
 `unknown` when the watermark has passed its event time by so much. Each transaction comes out once. Times are microseconds since the epoch,
 in UTC; watermarks, waits and timers are milliseconds.
 """
@@ -57,7 +57,7 @@ class Customer(NamedTuple):
 
 
 class Enriched(NamedTuple):
-    """A transaction that goes on; the customer's columns are null unless it is matched."""
+    """A transaction that need not wait; the customer's columns are null unless it is matched."""
 
     row: Transaction
     status: str
@@ -76,7 +76,7 @@ def version(valid_from: int, full_name: str | None, city: str | None, state: str
 
 
 def step(customer: Customer, event: Version | Transaction) -> Step:
-    """The customer after a version or a transaction of it, and the transactions that go on with it."""
+    """The customer after a version or a transaction of it, and the transactions that wait no longer."""
     if isinstance(event, Transaction):
         if (enriched := _as_of(customer.versions, event)) is not None:
             return customer, [enriched]

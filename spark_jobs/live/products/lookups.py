@@ -75,8 +75,8 @@ def to_errors(lookups: DataFrame) -> DataFrame:
 def warn(errors: DataFrame, settings: Settings) -> DataFrame:
     """The errors as they are; the log says how many there are of each cause."""
     causes = errors.groupBy("cause").count().orderBy(F.desc("count"), "cause").collect()
-    told = ", ".join(f"{row['cause']}: {row['count']}" for row in causes)
-    log.warning("live look-ups of accounts: no answer for %d rows (%s)", sum(row["count"] for row in causes), told)
+    counts = ", ".join(f"{row['cause']}: {row['count']}" for row in causes)
+    log.warning("live look-ups of accounts: no answer for %d rows (%s)", sum(row["count"] for row in causes), counts)
     return errors
 
 

@@ -66,8 +66,8 @@ def test_releases_outlive_maintenance(spark: SparkSession, tmp_path: Path, monke
     assert DeltaTable(str(SILVER_TRANSACTIONS.path(settings))).version() == released["silver.transactions"] + 1
     assert not releases.has_unreleased_batches(settings)
     for layer in LAYERS:
-        to_judge, standing = scope.find_written(settings, layer)
-        assert (to_judge, len(standing)) == ([], len(LAYERS[layer]))
+        to_judge, unchanged = scope.find_written(settings, layer)
+        assert (to_judge, len(unchanged)) == ([], len(LAYERS[layer]))
     assert releases.publish(settings) == 2
 
     one_more(settings, 4)

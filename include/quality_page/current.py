@@ -8,7 +8,7 @@ from spark_jobs.control.verdicts import Decision, Verdict, with_causes
 from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, QUALITY_RESULTS, RELEASES
 
 # Of each table the newest verdict, and the closed ones since the last that passed.
-_STANDING = """select * from (
+_UNRESOLVED = """select * from (
       select *, row_number() over (partition by "table" order by _judged_at desc) as place,
         max(case when success then _judged_at end) over (partition by "table") as passed_at from t)
     where place = 1 or (not success and (passed_at is null or _judged_at > passed_at))"""
@@ -49,7 +49,7 @@ def newest_release(warehouse: Warehouse) -> Release | None:
 
 def newest_verdicts(warehouse: Warehouse, decisions: list[Decision]) -> list[Verdict]:
     """The newest verdict on each table, with its decision."""
-    return [given[-1] for given in with_causes(warehouse.select(QUALITY_RESULTS, _STANDING), decisions).values()]
+    return [given[-1] for given in with_causes(warehouse.select(QUALITY_RESULTS, _UNRESOLVED), decisions).values()]
 
 
 def read_decisions(warehouse: Warehouse) -> list[Decision]:
