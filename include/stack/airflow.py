@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import httpx
 import psycopg2
 
-from include import airflow_roles
+from include.airflow_roles import ADMIN, OPERATOR, VIEWER, fingerprint
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import HOST, secret, stack_folder
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
@@ -26,7 +26,7 @@ from spark_jobs.runtime.fork_server import ONE_THREAD
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
 
 USER = "admin"
-USERS = {"viewer": airflow_roles.VIEWER, "operator": airflow_roles.OPERATOR, USER: airflow_roles.ADMIN}  # each with its role
+USERS = {"viewer": VIEWER, "operator": OPERATOR, USER: ADMIN}  # each with its role
 # --skip-serve-logs: the log servers would listen on every address, and all logs are on this machine anyway.
 COMMANDS = {
     "airflow-api-server": ["api-server"],
@@ -206,7 +206,7 @@ def _stamp(metadata_url: str) -> str | None:
     connection = psycopg2.connect(metadata_url)
     try:
         with connection, connection.cursor() as cursor:
-            found = [airflow_roles.fingerprint(), version("apache-airflow"), version("apache-airflow-providers-fab")]
+            found = [fingerprint(), version("apache-airflow"), version("apache-airflow-providers-fab")]
             for query in ("SELECT version_num FROM alembic_version", "SELECT version_num FROM alembic_version_fab"):
                 cursor.execute(query)
                 found.append(str(cursor.fetchall()))
