@@ -9,8 +9,10 @@ files of the original.
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from spark_jobs.live import places
 from spark_jobs.runtime.atomic_files import write_whole
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -27,7 +29,7 @@ def record_partitions(checkpoint: Path, partitions: str) -> None:
     if found := [*folder.glob("metadata"), *folder.glob("v2/[0-9]*")]:  # a transformWithState has one file a run
         (store, *_) = json.loads(found[0].read_text().splitlines()[1])["stateStoreInfo"]
         partitions = str(store["numPartitions"])
-    for file in (checkpoint / "offsets").glob("[0-9]*"):
+    for file in _offsets(checkpoint):
         try:
             version, planned, *sources = file.read_text().split("\n")
             facts = json.loads(planned)
@@ -35,8 +37,12 @@ def record_partitions(checkpoint: Path, partitions: str) -> None:
             continue
         if version == "v2" and PARTITIONS not in facts["conf"]:
             facts["conf"][PARTITIONS] = partitions
-            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-            write_whole(file, "\n".join([version, json.dumps(facts, separators=(",", ":")), *sources]))
+            _rewrite(file, "\n".join([version, json.dumps(facts, separators=(",", ":")), *sources]))
+
+
+def continue_at(checkpoint: Path, version: int) -> None:
+    """Let a query that does not run continue as if it had taken its sources of live rows up to, and without, a version."""
+    _move(_offsets(checkpoint), lambda line: not line.startswith(places.BESIDE), version, is_start=False)
 
 
 def take_again(checkpoint: Path, source: str, version: int) -> None:
@@ -45,11 +51,8 @@ def take_again(checkpoint: Path, source: str, version: int) -> None:
     The source is a Delta table. The last batch must have ended. When a query starts, Spark gives its sources that batch again, from where
     the one before ended: so both have this position.
     """
-    before = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":true'
-    for file in sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))[-2:]:
-        lines = file.read_text().split("\n")
-        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        write_whole(file, "\n".join(_POSITION.sub(before, line) if line.startswith(f"{source}:") else line for line in lines))
+    newest = sorted(_offsets(checkpoint), key=lambda each: int(each.name))[-2:]
+    _move(newest, lambda line: line.startswith(f"{source}:"), version, is_start=True)
 
 
 def point_to(checkpoint: Path, place: Path) -> None:
@@ -57,5 +60,21 @@ def point_to(checkpoint: Path, place: Path) -> None:
     for file in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
         text = file.read_text()
         if (moved := _SCHEMA_FILE.sub(lambda found: f'"file:{place}{found[1]}"', text)) != text:
-            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-            write_whole(file, moved)
+            _rewrite(file, moved)
+
+
+def _offsets(checkpoint: Path) -> list[Path]:
+    return list((checkpoint / "offsets").glob("[0-9]*"))
+
+
+def _move(files: Iterable[Path], is_meant: Callable[[str], bool], version: int, *, is_start: bool) -> None:
+    """Put other positions in a Delta table into the lines of some sources; `is_start`: all its rows at that version come first."""
+    position = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":{str(is_start).lower()}'
+    for file in files:
+        lines = file.read_text().split("\n")
+        _rewrite(file, "\n".join(_POSITION.sub(position, line) if is_meant(line) else line for line in lines))
+
+
+def _rewrite(file: Path, text: str) -> None:
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    write_whole(file, text)

@@ -5,7 +5,6 @@ What is to be done is written down first, then done table by table and query by 
 
 import json
 import logging
-import re
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -26,7 +25,6 @@ from spark_jobs.runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 _FILE = "reset.json"
-_POSITION = re.compile(r'"reservoirVersion":\d+,"index":-?\d+,"isStartingVersion":(true|false)')
 
 
 @dataclass(frozen=True)
@@ -84,12 +82,6 @@ def is_pending(settings: Settings) -> bool:
     return _file(settings).exists()
 
 
-def move_position(text: str, version: int) -> str:
-    """Spark's offsets of a query over Delta tables, as if its sources of live rows had been taken up to, and without, a version."""
-    moved = f'"reservoirVersion":{version},"index":-1,"isStartingVersion":false'
-    return "\n".join(line if line.startswith(places.BESIDE) else _POSITION.sub(moved, line) for line in text.split("\n"))
-
-
 def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
     """In one commit, with the mark by which a repetition knows that it is done."""
     delta = table.open(settings)
@@ -113,9 +105,7 @@ def _begin(settings: Settings, name: str, state: NewState) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(Path(state.checkpoint), draft)
         version = BY_NAME[name].follows.open(settings).version() + 1  # the rows of the table now are those it has taken
-        for file in (draft / "offsets").glob("[0-9]*"):
-            file.write_text(move_position(file.read_text(), version))
-            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        offset_logs.continue_at(draft, version)
         if beside := BY_NAME[name].beside:  # of which it may have commits that are gone by now
             offset_logs.take_again(draft, beside.name.replace(".", "_"), beside.open(settings).version())
         offset_logs.point_to(draft, folder)

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.gold.tables.enriched_transactions import enrich
 from spark_jobs.lake import sinks, sources, tables
-from spark_jobs.live import checkpoints, fingerprint, places, resets, savepoints, state_job
+from spark_jobs.live import checkpoints, fingerprint, offset_logs, places, savepoints, state_job
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products import enriched_transactions
 from spark_jobs.live.products.enriched_transactions import QUERY, Enriching
@@ -206,4 +206,5 @@ def test_the_position_is_that_of_the_live_rows(settings: Settings) -> None:
     (folder / "1" / "offsets" / "0").write_text(text)
     (folder / "1" / "commits" / "0").write_text("v1\n{}")
     assert (places.position(generation), places.planned(generation), places.planned(generation, beside=True)) == (5, 5, 2)
-    assert resets.move_position(text, 9) == text.replace("5", "9")
+    offset_logs.continue_at(folder / "1", 9)
+    assert (folder / "1" / "offsets" / "0").read_text() == text.replace("5", "9")
