@@ -1,14 +1,16 @@
 """Which versions of a table hold the same rows, with only maintenance between them, and the way back to one. Without Spark."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 
-from spark_jobs.lake.tables import Table
+from spark_jobs.lake.tables import Table, ensure_tables
+from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
@@ -38,20 +40,34 @@ def has_changes_from(path: Path, version: int) -> bool:
     return any(not is_maintenance(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
 
 
-def set_back(delta: DeltaTable, version: int, partitioned_by: Iterable[str], commit: CommitProperties) -> None:
-    """Bring a table's rows back to a version, in one commit; also where they are those of that version already.
+def set_back(
+    settings: Settings, table: Table, version: int | None, name: str, mark: Txn, positions: Mapping[str, int], facts: Mapping[str, Any]
+) -> None:
+    """Bring a table's rows back to a version, or (None) remove all, in one commit; it is skipped where it was done before, by its `mark`.
 
-    Raises LedgerError, and writes nothing, where the table has not come to that version.
+    The commit says `positions`, how far each application counts as having come, and `facts` in its userMetadata. `name` is what is done,
+    for the kill points. The caller holds the table's lease. Raises LedgerError, and writes nothing, where the table has not come to that
+    version.
     """
-    if version > delta.version():
+    delta = table.open(settings)
+    if (delta.transaction_version(mark.application) or 0) >= mark.version:
+        return
+    if version is not None and version > delta.version():
         raise LedgerError(
             f"{delta.table_uri}: found version {delta.version()}, expected version {version} to go back to: the table was restored from "
             "an older copy; restore tables and control tables of one time"
         )
-    if version < delta.version():
+    kill_point(f"before {name} of {table.name}")
+    transactions = [Transaction(*each) for each in (*positions.items(), mark)]
+    commit = CommitProperties(custom_metadata={"userMetadata": json.dumps(facts)}, app_transactions=transactions)
+    if version is None:
+        delta.delete(commit_properties=commit)
+    elif version < delta.version():
         delta.restore(version, commit_properties=commit)
     else:
-        delta.create_write_transaction([], "append", delta.schema(), list(partitioned_by), commit_properties=commit)
+        delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
+    ensure_tables(settings, [table], has_lease=True)  # it has the columns of that version
+    kill_point(f"after {name} of {table.name}")
 
 
 def rows_since(path: Path, version: int) -> int:

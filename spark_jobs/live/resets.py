@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from deltalake import CommitProperties, Transaction
-
-from spark_jobs.lake.tables import LIVE, Table, ensure_tables
+from spark_jobs.lake.tables import LIVE
+from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import set_back
 from spark_jobs.live import checkpoints, offset_logs, places
 from spark_jobs.live.fingerprint import Fingerprint
@@ -69,7 +68,8 @@ def finish(settings: Settings) -> None:
     states = {name: NewState(**each) for name, each in facts["states"].items()}
     for table in LIVE:
         if table.name in tables:
-            _set(settings, table, tables[table.name], f"reset {facts['id']}")
+            new = tables[table.name]
+            set_back(settings, table, new.version, "reset", Txn(f"reset {facts['id']}", 1), new.transactions, {"reset_to": new.version})
     for name, state in states.items():
         _begin(settings, name, state)
     kill_point("before the reset is done")
@@ -80,22 +80,6 @@ def finish(settings: Settings) -> None:
 def is_pending(settings: Settings) -> bool:
     """Whether a reset was begun and not finished."""
     return _file(settings).exists()
-
-
-def _set(settings: Settings, table: Table, new: NewTable, mark: str) -> None:
-    """In one commit, with the mark by which a repetition knows that it is done."""
-    delta = table.open(settings)
-    if delta.transaction_version(mark) is not None:
-        return
-    kill_point(f"before reset of {table.name}")
-    transactions = [Transaction(mark, 1), *(Transaction(*each) for each in new.transactions.items())]
-    commit = CommitProperties(custom_metadata={"userMetadata": json.dumps({"reset_to": new.version})}, app_transactions=transactions)
-    if new.version is None:
-        delta.delete(commit_properties=commit)
-    else:
-        set_back(delta, new.version, table.partitioned_by, commit)
-        ensure_tables(settings, [table], has_lease=True)  # it has the columns of that version
-    kill_point(f"after reset of {table.name}")
 
 
 def _begin(settings: Settings, name: str, state: NewState) -> None:

@@ -14,8 +14,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from deltalake import CommitProperties, DeltaTable, Transaction
-
 from spark_jobs import control
 from spark_jobs.control import backfills, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
@@ -36,7 +34,6 @@ from spark_jobs.lake.tables import (
     SILVER_INDEXES,
     SILVER_OWNED,
     Table,
-    ensure_tables,
 )
 from spark_jobs.lake.txn import Txn
 from spark_jobs.lake.versions import hold_same_rows, set_back
@@ -76,7 +73,7 @@ def finish(settings: Settings) -> None:
         for table in SILVER:
             _restore(settings, table, number, released, {control.application(settings, "silver"): batches[f"bronze.{table.topic}"]})
         for table in SILVER_INDEXES:
-            _empty(settings, table, number, control.application(settings, "silver"))
+            _set_back(settings, table, None, number, {control.application(settings, "silver"): 0})  # the next run of silver builds it
         follows = {control.following(settings, table): _head(settings, table) for table in FOLLOWERS}
         for table in GOLD:
             _restore(settings, table, number, released, follows)
@@ -105,34 +102,15 @@ def _head(settings: Settings, table: Table) -> int:
 
 
 def _restore(settings: Settings, table: Table, number: int, released: dict[str, int], follows: dict[str, int]) -> None:
-    """Bring a table to its released version, in one commit with how far it follows; empty where no release names it.
-
-    The commit also says which roll-back it belongs to: a repetition leaves the table as it is.
-    """
-    if not table.exists(settings) or _is_restored(delta := table.open(settings), number):
-        return
-    kill_point(f"before roll-back of {table.name}")
-    version = released.get(table.name, 0)
+    """Bring a table to its released version, with how far it follows; empty where no release names it."""
     positions = follows if table.name in released or not released else {}
-    commit = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps({"rolled_back_to": version})},
-        app_transactions=[Transaction(*each) for each in (positions | {control.ROLLED_BACK: number}).items()],
-    )
-    set_back(delta, version, table.partitioned_by, commit)
-    ensure_tables(settings, [table], has_lease=True)  # it has the columns of that version
-    kill_point(f"after roll-back of {table.name}")
+    _set_back(settings, table, released.get(table.name, 0), number, positions)
 
 
-def _empty(settings: Settings, table: Table, number: int, application: str) -> None:
-    """Empty an index; the next run of silver builds it again."""
-    if table.exists(settings) and not _is_restored(delta := table.open(settings), number):
-        marks = [Transaction(application, 0), Transaction(control.ROLLED_BACK, number)]
-        delta.delete(commit_properties=CommitProperties(app_transactions=marks))
-
-
-def _is_restored(delta: DeltaTable, number: int) -> bool:
-    """Whether the roll-back of this number has restored a table."""
-    return (delta.transaction_version(control.ROLLED_BACK) or 0) >= number
+def _set_back(settings: Settings, table: Table, version: int | None, number: int, positions: dict[str, int]) -> None:
+    if table.exists(settings):
+        facts = {} if version is None else {"rolled_back_to": version}
+        set_back(settings, table, version, "roll-back", Txn(control.ROLLED_BACK, number), positions, facts)
 
 
 def is_of_release(settings: Settings, row: dict[str, Any], released: dict[str, int], batches: dict[str, int]) -> bool:

@@ -14,7 +14,7 @@ from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import checkpoints
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.live_lake import DAILY, PAIRS, arrive, fingerprint_of, rows, run_live, written
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ def test_a_savepoint_brings_states_and_tables_back_whatever_kills_the_way(
     points = [f"{when} reset of {table.name}" for table in (tables.LIVE_TRANSACTIONS, PAIRS.table) for when in ("before", "after")]
     for point in (*points, f"before the state of {PAIRS.name}", "before the reset is done"):
         with monkeypatch.context() as patch:
-            patch.setattr(resets, "kill_point", crash_at(point))
+            kill_points.reach(patch, crash_at(point))
             with pytest.raises(RuntimeError, match=f"killed {point}"):
                 savepoints.restore(settings, saved, {})
         resets.finish(settings)

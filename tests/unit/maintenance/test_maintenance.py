@@ -254,10 +254,9 @@ def test_versions_with_nothing_but_maintenance_between_them_hold_the_same_rows(s
 
 def test_a_table_is_not_set_back_to_a_version_that_it_does_not_have(settings: Settings) -> None:
     grow(settings, DAILY_TOTALS, 2)
-    delta = DeltaTable(str(DAILY_TOTALS.path(settings)))
     with pytest.raises(LedgerError, match="found version 2, expected version 3 to go back to"):
-        versions.set_back(delta, 3, (), CommitProperties())
-    versions.set_back(delta, 1, (), CommitProperties())
+        versions.set_back(settings, DAILY_TOTALS, 3, "reset", Txn("reset", 1), {}, {})
+    versions.set_back(settings, DAILY_TOTALS, 1, "reset", Txn("reset", 1), {}, {})
     assert rows_at(settings, DAILY_TOTALS) == 1
 
 

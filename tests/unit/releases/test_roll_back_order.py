@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from expectations.gate import Judgement
 from spark_jobs import control, run
-from spark_jobs.lake import leases
+from spark_jobs.lake import leases, versions
 from spark_jobs.lake.tables import DECISIONS, GOLD, QUALITY_RESULTS, RELEASES, SILVER, SILVER_OWNED, SILVER_TRANSACTIONS
 from spark_jobs.releases import decisions, gates, releases, rollback
 from spark_jobs.runtime.errors import LedgerError
@@ -46,7 +46,7 @@ def decide_and_die(settings: Settings) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(rollback, "kill_point", die)
+        patch.setattr(versions, "kill_point", die)
         decisions.decide(settings, "roll back", "Ada", "why not", LOADED)
 
 
