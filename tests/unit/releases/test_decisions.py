@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from spark_jobs import control
 from spark_jobs.control import verdicts
 from spark_jobs.lake import leases, versions as lake_versions
-from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, GOLD, LAYERS, QUALITY_RESULTS, SILVER, SILVER_OWNED, Table
+from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, GOLD, LAYERS, QUALITY_RESULTS, SILVER, Table
 from spark_jobs.releases import decisions, gates, releases, rollback
 from spark_jobs.reprocessing import backfill
 from spark_jobs.runtime.errors import GateClosed, SettingsError
@@ -178,7 +178,7 @@ def test_a_roll_back_that_was_killed_is_finished_by_the_next_job(
             rollback.finish(settings)
         if len(killed) == before_this:
             break
-    assert len(killed) == 2 * len((*SILVER_OWNED, *GOLD)) + 4  # and what is withdrawn from control tables, and the end
+    assert len(killed) == 2 * len((*SILVER, *GOLD)) + 4  # there is no index of ids; and what is withdrawn from control tables, and the end
     check_rolled_back(settings, before)
 
 
