@@ -101,15 +101,10 @@ def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, 
     if are_few and (few := collect_few(rows)) is not None:
         few_rows.append(few, settings, table, txn)
         return
-    kill_point(f"before {table.name}")
     place = reduce(Column.__add__, ((F.col(order_of(table)[0]) >= F.lit(day)).cast("int") for day in cuts), F.lit(0))
     spread = rows.select(*table.columns)
     spread = spread.repartitionById(len(cuts) + 1, place) if cuts else spread.coalesce(1)
-    ordered = spread.sortWithinPartitions(*order_of(table))
-    metadata = json.dumps({"application": txn.application, "upto": txn.version})
-    writer = ordered.write.format("delta").mode("append").option("userMetadata", metadata)
-    writer.option("txnAppId", txn.application).option("txnVersion", txn.version).save(str(table.path(settings)))
-    kill_point(f"after {table.name}")
+    append_once(spread.sortWithinPartitions(*order_of(table)), settings, table, txn, {"upto": txn.version})
 
 
 def merge_rows(
