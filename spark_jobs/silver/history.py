@@ -3,13 +3,6 @@
 from pyspark.sql import DataFrame, Window, functions as F
 
 from spark_jobs.lake.topic import ARRIVAL, Topic
-from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import type_records
-
-
-def classify_messages(judged: DataFrame, topic: Topic) -> DataFrame:
-    """Every valid message of judged rows, typed, with its `outcome`; see `with_outcomes`."""
-    return with_outcomes(type_records(judged.where(is_valid()), topic), topic)
 
 
 def with_outcomes(messages: DataFrame, topic: Topic, *apart: str) -> DataFrame:

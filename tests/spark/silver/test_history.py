@@ -13,12 +13,14 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import read_rules
 from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics.accounts import TOPIC as ACCOUNTS
 from spark_jobs.lake.topics.customers import TOPIC as CUSTOMERS
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import read_settings
-from spark_jobs.silver.history import classify_messages, versions
-from spark_jobs.silver.records import judge_records
+from spark_jobs.silver.history import versions, with_outcomes
+from spark_jobs.silver.judge import is_valid
+from spark_jobs.silver.records import judge_records, type_records
 from tests.support.frames import assert_same, at, frame, values
 from tests.support.model import Message, fold
 from tests.support.rows import ACCOUNT, CUSTOMER, placed
@@ -89,8 +91,12 @@ def judged_arrivals(spark: SparkSession, arrivals: Sequence[tuple[bytes, bytes |
     return judge_records(placed(spark, records[::-1]), ACCOUNTS, read_rules("accounts"))
 
 
+def classify_messages(judged: DataFrame, topic: Topic) -> DataFrame:
+    return with_outcomes(type_records(judged.where(is_valid()), topic), topic)
+
+
 def classified(spark: SparkSession, arrivals: Sequence[tuple[bytes, bytes | None, str]], rows_a_batch: int = 10**6) -> DataFrame:
-    return classify_messages(judged_arrivals(spark, arrivals, rows_a_batch), ACCOUNTS)
+    return with_outcomes(type_records(judged_arrivals(spark, arrivals, rows_a_batch).where(is_valid()), ACCOUNTS), ACCOUNTS)
 
 
 def test_each_history_is_what_its_messages_say(spark: SparkSession) -> None:
