@@ -52,14 +52,13 @@ def run(spark: SparkSession, settings: Settings, run_id: str) -> None:
     """Bring every gold table up to silver, which does not change while this runs, and record how far in control.batches."""
     with sinks.configured(spark, SMALL_PAGES):
         pairs = [(dimension, table) for table in tables_in_order() for dimension in table.follows[1:]]
-        follow = {f"{dimension.name} in {table.name}": _follower(settings, dimension, table) for dimension, table in pairs}
+        follow = {
+            f"{dimension.name} in {table.name}": partial(follow_dimension, settings=settings, dimension=dimension, table=table)
+            for dimension, table in pairs
+        }
         side_by_side.run_each(spark, follow)
         follow_transactions(spark, settings)
     record(settings, run_id)
-
-
-def _follower(settings: Settings, dimension: Table, table: GoldTable) -> Callable[[SparkSession], None]:
-    return lambda session: follow_dimension(session, settings, dimension, table)
 
 
 def follow_transactions(spark: SparkSession, settings: Settings) -> None:

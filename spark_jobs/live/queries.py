@@ -7,7 +7,7 @@ Those in SQL are files of this folder (sql_tables.py).
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from spark_jobs.gold.sums import STEP_HOURS
+from spark_jobs.gold.sums import STEP_HOURS, total
 from spark_jobs.gold.tables import daily_totals, debit_credit_pairs as gold_pairs, sliding_totals
 from spark_jobs.gold.tables.customer_sessions import GAP_HOURS
 from spark_jobs.lake import tables
@@ -39,7 +39,7 @@ def customer_sessions(transactions: DataFrame) -> DataFrame:
     Spark also joins sessions that touch, so the gap is a millisecond shorter, which is the precision of event times.
     """
     window = F.session_window("event_at", _SHORTER_GAP).alias("window")
-    sums = transactions.groupBy(window, "customer_id").agg(F.count("*").alias("transactions"), _amount())
+    sums = transactions.groupBy(window, "customer_id").agg(F.count("*").alias("transactions"), total("amount").alias("amount"))
     end = F.col("window")["end"] + F.expr("interval 1 millisecond")
     return sums.select("customer_id", F.col("window")["start"].alias("session_start"), end.alias("session_end"), *_SUMS)
 
@@ -99,9 +99,5 @@ _SHORTER_GAP = f"{GAP_HOURS * 3_600_000 - 1} milliseconds"  # than that of gold
 
 
 def _totals(windowed: DataFrame, start: Column) -> DataFrame:
-    sums = windowed.groupBy("window", "type").agg(F.count("*").alias("transactions"), _amount())
+    sums = windowed.groupBy("window", "type").agg(F.count("*").alias("transactions"), total("amount").alias("amount"))
     return sums.select(start.alias("window_start"), F.col("window")["end"].alias("window_end"), "type", *_SUMS)
-
-
-def _amount() -> Column:
-    return F.sum(F.col("amount").cast("decimal(38,2)")).cast("decimal(38,2)").alias("amount")
