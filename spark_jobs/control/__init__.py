@@ -54,9 +54,14 @@ def register(session: QueryBuilder, name: str, table: DeltaTable, declared: Tabl
     return session
 
 
+def value(table: DeltaTable, sql: str, declared: Table | None = None) -> Any:
+    """`query` for one value."""
+    return query(table, sql, declared)[0][0].as_py()
+
+
 def count(table: DeltaTable) -> int:
     """The rows of a table. Its own `count` includes those that are marked as removed in files that stay."""
-    return int(query(table, "select count(*) as n from t")["n"][0].as_py())
+    return int(value(table, "select count(*) from t"))
 
 
 def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from spark_jobs import control
@@ -206,8 +206,7 @@ def _check_complete(settings: Settings, versions: dict[Table, int], last: int) -
     for table, version in versions.items():
         if "_batch" not in table.columns:
             continue
-        builder = QueryBuilder().register("rows", table.open(settings, version=version))
-        found = pa.table(builder.execute("select max(_batch) as last from rows").read_all())["last"][0].as_py() or 0
+        found = control.value(table.open(settings, version=version), "select max(_batch) from t") or 0
         if found > last:
             raise LedgerError(
                 f"{table.layer} stopped halfway: {table.name} has rows of batch {found}, expected none after {last}, "

@@ -80,8 +80,7 @@ def _alerts_ready(settings: Settings) -> int | None:
 
 def _errors_ready(settings: Settings) -> int | None:
     """Whole batches of bronze go through both queries of the look-ups: what the table has of a batch is all of it."""
-    newest = control.query(LIVE_LOOKUP_ERRORS.open(settings), "select max(_batch) as newest from t")
-    batch: int | None = newest["newest"][0].as_py()
+    batch: int | None = control.value(LIVE_LOOKUP_ERRORS.open(settings), "select max(_batch) from t")
     return batch
 
 

@@ -40,7 +40,7 @@ _judge = partial(judge_by_present_rules, topic=TRANSACTIONS)
 INTAKE_SECONDS = 1.5
 _SURELY_KEPT = timedelta(days=LEAST_FILE_DAYS - MARGIN_DAYS)
 _COUNT_SECONDS = 5.0  # between two counts of the waiting rows, each of which reads a log
-_NEWEST = Template("select max(event_at) as newest from t where _batch <= $done")
+_NEWEST = Template("select max(event_at) from t where _batch <= $done")
 Trigger = dict[str, Any]
 
 
@@ -225,10 +225,7 @@ def _is_old(checkpoint: Checkpoint) -> bool:
 
 def _newest(settings: Settings, done: int) -> datetime | None:
     """The largest event time of the valid rows of all batches up to `done`."""
-    found = [
-        control.query(table.open(settings), _NEWEST.substitute(done=done))["newest"][0].as_py()
-        for table in (LIVE_TRANSACTIONS, LIVE_REFUSED)
-    ]
+    found = [control.value(table.open(settings), _NEWEST.substitute(done=done)) for table in (LIVE_TRANSACTIONS, LIVE_REFUSED)]
     return max((moment for moment in found if moment is not None), default=None)
 
 

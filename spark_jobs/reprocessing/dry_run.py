@@ -78,7 +78,7 @@ def _described(settings: Settings, table: Table, request: Request) -> list[str]:
             "end": _MOMENT.substitute(time=request.end.isoformat()),
             "before": "<",
         }
-    rows = control.query(delta, _COUNT.substitute(words, time=table.time_column))["n"][0].as_py()
+    rows = control.value(delta, _COUNT.substitute(words, time=table.time_column))
     actions = pa.table(delta.get_add_actions(flatten=True))
     bounds = [name for name in (f"min.{table.time_column}", f"max.{table.time_column}") if name in actions.column_names]
     files = to_rows(actions.select(["path", *bounds]))

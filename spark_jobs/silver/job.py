@@ -152,6 +152,5 @@ def _newest_event(settings: Settings, topic: Topic) -> datetime | None:
     last = backfilled if backfilled and (not done or backfilled["last_batch"] >= done[0]["last_batch"]) else done[0] if done else None
     since = backfilled["version"] if backfilled and last is backfilled else -1
     sql = _NEWEST_REDRIVEN.substitute(table=topic.silver.name, version=since)
-    redriven = control.query(tables.REDRIVES.open(settings), sql, tables.REDRIVES)
-    moments = [last["_newest_event_at"] if last else None, redriven["newest"][0].as_py()]
+    moments = [last["_newest_event_at"] if last else None, control.value(tables.REDRIVES.open(settings), sql, tables.REDRIVES)]
     return max((moment for moment in moments if moment is not None), default=None)

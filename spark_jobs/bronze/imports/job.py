@@ -77,7 +77,7 @@ def run(settings: Settings, table: Table, source: Source) -> None:
 def _collect(settings: Settings, table: Table, topic: str, source: Source, spool: additions.Spool) -> int:
     """Put the rows that bronze lacks on the spool; returns how many the source has."""
     bronze = table.open(settings)
-    end = int(control.query(bronze, _END.substitute(topic=topic))["next_offset"][0].as_py())
+    end = int(control.value(bronze, _END.substitute(topic=topic)))
     now = datetime.now(UTC).replace(microsecond=0)
     fixed = {"headers": None, "_topic": topic, "_partition": 0, "_timestamp": now, "_batch": None}
     count = 0
