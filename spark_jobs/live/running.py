@@ -30,7 +30,6 @@ from spark_jobs.live.queries import INTAKE
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
 from spark_jobs.service.query_loop import SupervisedQuery
-from spark_jobs.silver import batches
 from spark_jobs.silver.events import judge_by_present_rules
 
 log = logging.getLogger(__name__)
@@ -110,16 +109,23 @@ class Intake(_LiveStream):
         # Maintenance spares no commits for live, which may be stopped for any time: those that it may have removed are not read.
         start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
-        take = batches.take_new(self._settings, BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS.name, self._done, self._process, _judge, self._begun)
-
-        def take_new(rows: DataFrame, number: int) -> None:
-            take(rows.where(F.col("_batch") > self._done()).localCheckpoint(), number)  # judged once
-
         query = _judge(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
-        return query.trigger(**self._trigger()).foreachBatch(self._guarded(take_new)).start()
+        return query.trigger(**self._trigger()).foreachBatch(self._guarded(self._take)).start()
 
     def _done(self) -> int:
         return sinks.applied(self._settings, LIVE_TRANSACTIONS, self._application) or 0
+
+    def _take(self, rows: DataFrame, _: int) -> None:
+        """Of a micro-batch the batches of bronze after the last that was taken; those that a run which died has begun, by themselves."""
+        done = self._done()
+        if scope.is_rewritten(self._settings, BRONZE_TRANSACTIONS, done):  # rows that were removed may have come back by a replay
+            rows = _judge(sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS))
+        new, is_begun = rows.where(F.col("_batch") > done).localCheckpoint(), F.col("_batch") <= self._begun  # judged once
+        for part in (new.where(is_begun), new.where(~is_begun)) if self._begun > done else (new,):
+            first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
+            if last is not None:
+                self._process(part, first, last)
+                log.info("%s: batches %d to %d are in", LIVE_TRANSACTIONS.name, first, last)
 
     def _process(self, judged: DataFrame, first: int, last: int) -> None:
         spark, settings, txn = judged.sparkSession, self._settings, Txn(self._application, last)

@@ -1,22 +1,18 @@
-"""Bronze's batches, whole, in order, and none twice: as silver takes them, and as a stream's micro-batches bring them."""
+"""Bronze's batches as silver takes them: whole, in order, and none twice."""
 
-import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.control import scope
 from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sources
 from spark_jobs.lake.tables import ARRIVAL, Table
 from spark_jobs.runtime.settings import Settings
-
-log = logging.getLogger(__name__)
 
 JUDGED = ["key", "value", "_timestamp", *ARRIVAL]
 _ROWS_A_PART = 1_000_000  # of a few hundred bytes; the next part begins after this one is recorded
@@ -79,32 +75,3 @@ class _Sums:
 
     def upto(self, batch: int) -> int:
         return self._sums[bisect_right(self._edges, batch)]
-
-
-def take_new(
-    settings: Settings,
-    bronze: Table,
-    name: str,
-    done: Callable[[], int],
-    process: Callable[[DataFrame, int, int], None],
-    prepare: Callable[[DataFrame], DataFrame] = lambda rows: rows,
-    begun: int = 0,
-) -> Callable[[DataFrame, int], None]:
-    """What a query over `bronze` does with each micro-batch: `process(rows, first batch, last batch)` of the batches after `done()`.
-
-    `prepare` is what the query has made of bronze's rows before. Batches up to `begun` were written in part by a run that died: they are
-    processed by themselves, before later ones.
-    """
-
-    def take(rows: DataFrame, _: int) -> None:
-        taken = done()
-        if scope.is_rewritten(settings, bronze, taken):  # rows that were removed may have come back by a replay
-            rows = prepare(sources.read_table(rows.sparkSession, settings, bronze))
-        fresh, is_begun = rows.where(F.col("_batch") > taken), F.col("_batch") <= begun
-        for part in (fresh.where(is_begun), fresh.where(~is_begun)) if begun > taken else (fresh,):
-            first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
-            if last is not None:
-                process(part, first, last)
-                log.info("%s: batches %d to %d are in", name, first, last)
-
-    return take
