@@ -11,6 +11,7 @@ from spark_jobs.control.verdicts import without_row
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import sql_text
 
 log = logging.getLogger(__name__)
 
@@ -94,4 +95,4 @@ def _literal(value: object) -> str:
         return str(value)
     if isinstance(value, list | tuple):
         return ", ".join(map(_literal, value)) or "null"
-    return "'" + str(value).replace("'", "''") + "'"
+    return sql_text(str(value))

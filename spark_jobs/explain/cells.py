@@ -16,7 +16,7 @@ from spark_jobs.lake import conditions as condition
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.masking import mask_error
-from spark_jobs.runtime.text import shown
+from spark_jobs.runtime.text import shown, sql_text
 from spark_jobs.runtime.values import DAY, Beyond
 
 MOST_CELLS = 10
@@ -68,7 +68,7 @@ def literal(value: Any) -> str:
         case int() | Decimal():
             return str(value)
         case _:
-            return "'" + str(value).replace("'", "''") + "'"
+            return sql_text(str(value))
 
 
 def _message_of(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from spark_jobs import control
 from spark_jobs.control import alert_silences
 from spark_jobs.lake.tables import LIVE_ALERTS
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.runtime.text import listed, print_lines
+from spark_jobs.runtime.text import listed, print_lines, sql_text
 from spark_jobs.runtime.times import to_text
 from spark_jobs.runtime.values import to_rows
 
@@ -21,7 +21,7 @@ _HEADS = ("raised at", "kind", "account", "found", "allowed", "silenced", "trans
 def print_all(settings: Settings, account: str | None, now: datetime) -> None:
     """Print the newest hundred alerts, of one account or of all, the newest first, and who has silenced which of these accounts."""
     path = str(LIVE_ALERTS.path(settings))
-    where = "true" if account is None else "account_id = '{}'".format(account.replace("'", "''"))
+    where = "true" if account is None else f"account_id = {sql_text(account)}"
     sql = _NEWEST.substitute(where=where, most=MOST_ROWS)
     rows = to_rows(control.query(DeltaTable(path), sql, LIVE_ALERTS)) if DeltaTable.is_deltatable(path) else []
     lines = [

@@ -12,6 +12,7 @@ from typing import Any
 
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import ROOT
+from spark_jobs.runtime.text import sql_text
 
 _SECONDS = 120
 _BLOCK_BYTES = 16384  # DuckDB's smallest: a catalogue holds no rows
@@ -45,8 +46,7 @@ def connect(database: str | Path = ":memory:", *, read_only: bool = False) -> An
 def _write(file: str, script: str) -> None:
     with connect() as connection:
         connection.execute("set threads = 1")
-        quoted = file.replace("'", "''")
-        connection.execute(f"attach '{quoted}' as catalogue (block_size {_BLOCK_BYTES})")
+        connection.execute(f"attach {sql_text(file)} as catalogue (block_size {_BLOCK_BYTES})")
         connection.execute("use catalogue")
         connection.execute(script)
         connection.execute("use memory")

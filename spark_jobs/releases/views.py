@@ -12,6 +12,7 @@ from spark_jobs.lake.tables import CONTROL, CORRECTIONS, Table
 from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import sql_text
 
 _SPARK = Template("create or replace view $view as select $columns from delta.$path$where;\n")
 _DUCKDB = Template(
@@ -65,8 +66,8 @@ def in_duckdb(settings: Settings, release: Release) -> str:
                 _DUCKDB.substitute(
                     view=_names(view.name, _name),
                     columns=_columns(view, _name),
-                    warehouse=_text(str(settings.warehouse)),
-                    place=_text(f"/{view.folder}"),
+                    warehouse=sql_text(str(settings.warehouse)),
+                    place=sql_text(f"/{view.folder}"),
                     version="" if view.version is None else f", version => {view.version}",
                     where=_where(view),
                 )
@@ -117,7 +118,3 @@ def _name(name: str) -> str:
 
 def _spark_name(name: str) -> str:
     return "`{}`".format(name.replace("`", "``"))
-
-
-def _text(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))

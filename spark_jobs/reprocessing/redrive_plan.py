@@ -13,6 +13,7 @@ from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import sql_text
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,8 @@ def plan(
 def tell(settings: Settings, plan: Plan, corrections_given: int) -> None:
     """Log how many rows of each table a re-drive would judge again, and from which batches; writes nothing."""
     chosen = plan.chosen
-    words = {"rule": _quoted(plan.rule), "first": chosen.first_batch, "last": "null" if chosen.last_batch is None else chosen.last_batch}
-    sql = _CHOSEN.substitute(words, source=_quoted(chosen.source))
+    words = {"rule": sql_text(plan.rule), "first": chosen.first_batch, "last": "null" if chosen.last_batch is None else chosen.last_batch}
+    sql = _CHOSEN.substitute(words, source=sql_text(chosen.source))
     for topic in plan.topics:
         found = (
             control.query(topic.quarantine.open(settings), sql, topic.quarantine).to_pylist()[0]
@@ -86,8 +87,3 @@ def tell(settings: Settings, plan: Plan, corrections_given: int) -> None:
     if corrections_given:
         log.info("dry run: %d corrections would be checked and recorded, and their rows judged again, too", corrections_given)
     log.info("dry run: nothing was changed")
-
-
-def _quoted(text: str) -> str:
-    """A text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"

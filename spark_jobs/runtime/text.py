@@ -42,6 +42,11 @@ def named_values(row: dict[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name} {shown(row[name])}" for name in names)
 
 
+def sql_text(text: str) -> str:
+    """A text as a literal of SQL: DataFusion's, and DuckDB's."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def print_masked(line: str) -> None:
     """Print a line to stdout, masked as a log is."""
     print_lines(mask_error(line))
