@@ -5,7 +5,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +20,7 @@ from include.producer.records import BANK, TOPICS
 from spark_jobs.kafka.topics import ensure_topics
 from spark_jobs.runtime.command import run_command
 from spark_jobs.runtime.errors import LedgerError, SettingsError
+from spark_jobs.runtime.option_types import some_of, within
 from spark_jobs.runtime.settings import Settings, read_settings
 
 
@@ -49,17 +50,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     replay.add_argument("--data", required=True, type=Path, metavar="DIR", help="the folder of the files")
     generate = commands.add_parser("generate", help="send generated data, the same for the same seed", allow_abbrev=False)
     most = f"a whole number from 1 to {MOST_TRANSACTIONS}"
-    generate.add_argument("--transactions", required=True, type=_whole(1, MOST_TRANSACTIONS), metavar="N", help=most)
+    generate.add_argument("--transactions", required=True, type=within(range(1, MOST_TRANSACTIONS + 1)), metavar="N", help=most)
     for command, topics in ((replay, TOPICS), (generate, BANK)):
         add = command.add_argument
-        add("--only", type=_topics(topics), metavar="TOPICS", help=f"some of {','.join(topics)}; by default all that there are")
+        add("--only", type=some_of(topics), metavar="TOPICS", help=f"some of {','.join(topics)}; by default all that there are")
         add("--rate", type=_not_negative, default=0.0, metavar="N", help="messages a second; 0: as fast as the broker takes")
         add("--event-time", choices=("file", "now"), default="file", help="now: the time of sending")
         add("--duplicates", type=_share, default=0.0, metavar="P", help="share 0..1 of the rows that are sent once more")
         add("--malformed", type=_share, default=0.0, metavar="P", help="share 0..1 of the rows of which a broken copy is sent too")
         add("--late", type=_share, default=0.0, metavar="P", help="share 0..1 of the rows that are sent after all others")
         add("--shuffle-seconds", type=_not_negative, default=0.0, metavar="S", help="events are out of order by up to S seconds")
-        add("--seed", type=_whole(0, 2**63 - 1), default=0, metavar="K", help="the same seed gives the same messages")
+        add("--seed", type=within(range(2**63)), default=0, metavar="K", help="the same seed gives the same messages")
     return parser.parse_args(arguments)
 
 
@@ -130,25 +131,6 @@ def _float(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan  # is in no range
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from {least} to {most}")
-
-    return parse
-
-
-def _topics(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        wanted = tuple(name.strip() for name in text.split(","))
-        if any(name not in known for name in wanted):
-            raise argparse.ArgumentTypeError(f"found {text!r}, expected some of {','.join(known)}")
-        return wanted
-
-    return parse
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import argparse
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,10 +13,12 @@ from spark_jobs.lake import tables, topics
 from spark_jobs.live.places import MODES
 from spark_jobs.runtime import one_line
 from spark_jobs.runtime.errors import SettingsError
+from spark_jobs.runtime.option_types import some_of, whole, within
 from spark_jobs.service.desired_state import ACTIONS
 from spark_jobs.service.services import SERVICES
 
 TOPICS = tuple(topic.name for topic in topics.TOPICS)
+_ONLY = f"a subset of {','.join(TOPICS)}; by default all"
 NO_ENGINE = "none"
 _MAINTAINED = tuple(table.name for table in tables.EVERY)
 MAINTENANCE_SECONDS = 1800
@@ -57,18 +59,18 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     bronze = jobs.add_parser("bronze", help=about["bronze"])
     bronze.add_argument("--available-now", action="store_true", help="stop when all that is there now was read")
     bronze.add_argument("--starting-offsets", metavar="WHERE", help="earliest, latest, committed or an ISO 8601 time with a zone")
-    bronze.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"a subset of {','.join(TOPICS)}; by default all")
+    bronze.add_argument("--only", type=some_of(TOPICS), default=TOPICS, metavar="TOPICS", help=_ONLY)
     bronze.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
     for name in (service.control for service in SERVICES.values()):
         control = jobs.add_parser(name, help=about[name])
         control.add_argument("action", choices=ACTIONS)
         control.add_argument("--who", type=_line, default="an operator", metavar="NAME", help="who wants it, for the record")
         control.add_argument("--why", type=_line_or_nothing, default="", metavar="TEXT", help="the reason, for the record")
-        control.add_argument("--wait", type=_whole, default=300, metavar="SECONDS", help="how long to wait until it is done (300)")
+        control.add_argument("--wait", type=whole, default=300, metavar="SECONDS", help="how long to wait until it is done (300)")
     accept = jobs.add_parser("accept", help=about["accept"])
     accept.add_argument("--topic", required=True, choices=TOPICS, help="the topic that ingestion refuses")
-    accept.add_argument("--partition", type=_whole, metavar="P", help="with --offset: give up one record that is too large")
-    accept.add_argument("--offset", type=_whole, metavar="O", help="of that record")
+    accept.add_argument("--partition", type=whole, metavar="P", help="with --offset: give up one record that is too large")
+    accept.add_argument("--offset", type=whole, metavar="O", help="of that record")
     _add_who_and_why(accept, "who accepts")
     districts = jobs.add_parser("districts", help=about["districts"])
     districts.add_argument(
@@ -77,7 +79,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     replay = jobs.add_parser("replay", help=about["replay"])
     replay.add_argument("--from", dest="begin", required=True, metavar="TIME", help="the first broker time: ISO 8601 with a zone")
     replay.add_argument("--to", dest="end", metavar="TIME", help="the first broker time after the range; by default the newest record's")
-    replay.add_argument("--only", type=_topics, default=TOPICS, metavar="TOPICS", help=f"a subset of {','.join(TOPICS)}; by default all")
+    replay.add_argument("--only", type=some_of(TOPICS), default=TOPICS, metavar="TOPICS", help=_ONLY)
     history = jobs.add_parser("import", help=about["import"])
     history.add_argument("--topic", required=True, choices=TOPICS, help="what the rows are")
     history.add_argument("--name", dest="source", required=True, metavar="NAME", help="their _topic in bronze is file:NAME")
@@ -111,12 +113,12 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     example = jobs.add_parser("example", help=about["example"])
     example.add_argument(
         "--rate",
-        type=_within(RATES),
+        type=within(RATES),
         default=RATES.start,
         metavar="N",
         help=f"rows a second, {RATES.start} to {RATES.stop - 1} ({RATES.start})",
     )
-    example.add_argument("--seconds", type=_whole, metavar="S", help="end after so many seconds; by default it runs until Ctrl-C")
+    example.add_argument("--seconds", type=whole, metavar="S", help="end after so many seconds; by default it runs until Ctrl-C")
     state = jobs.add_parser("state", help=about["state"]).add_subparsers(dest="action", required=True, metavar="list|show|export")
     state.add_parser("list", help="of each query its batch, watermark, operators, state stores, keys and sizes")
     show = state.add_parser("show", help="what a query holds of a key, a JSON object a line")
@@ -130,8 +132,8 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     redrive = jobs.add_parser("redrive", help=about["redrive"])
     redrive.add_argument("--rule", required=True, metavar="NAME", help="judge the rows of quarantine that break this rule")
     redrive.add_argument("--table", choices=_REDRIVEN, help="of this table only; by default of every table that has the rule")
-    redrive.add_argument("--first-batch", type=_whole, default=0, metavar="N", help="only rows of this bronze batch and later ones")
-    redrive.add_argument("--last-batch", type=_whole, metavar="N", help="only rows of this bronze batch and earlier ones")
+    redrive.add_argument("--first-batch", type=whole, default=0, metavar="N", help="only rows of this bronze batch and later ones")
+    redrive.add_argument("--last-batch", type=whole, metavar="N", help="only rows of this bronze batch and earlier ones")
     redrive.add_argument("--source", default="", metavar="NAME", help="only rows of this source: a topic, or file:NAME of an import")
     redrive.add_argument("--corrections", type=Path, metavar="FILE", help="values to judge instead, one JSON object a line")
     redrive.add_argument("--dry-run", action="store_true", help="say how many rows it would judge again; changes nothing")
@@ -142,16 +144,16 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     backfill.add_argument("--dry-run", action="store_true", help="say which rows, files and windows it would touch; changes nothing")
     backfill.add_argument("--publish", action="store_true", help="judge and release each step, so that readers see it at once")
     backfill.add_argument(
-        "--step-rows", type=_whole, default=ROWS_A_STEP, metavar="N", help=f"rows rebuilt while live runs wait ({ROWS_A_STEP})"
+        "--step-rows", type=whole, default=ROWS_A_STEP, metavar="N", help=f"rows rebuilt while live runs wait ({ROWS_A_STEP})"
     )
     audit = jobs.add_parser("audit", help=about["audit"])
-    audit.add_argument("--as-of", type=_whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
+    audit.add_argument("--as-of", type=whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
     jobs.add_parser("migrate", help=about["migrate"])
     maintenance = jobs.add_parser("maintenance", help=about["maintenance"])
     maintenance.add_argument("--tables", nargs="+", choices=_MAINTAINED, default=_MAINTAINED, metavar="TABLE", help="only these tables")
     maintenance.add_argument(
         "--wait",
-        type=_whole,
+        type=whole,
         default=MAINTENANCE_SECONDS,
         metavar="S",
         help=f"seconds to wait for the lease of a table ({MAINTENANCE_SECONDS})",
@@ -160,7 +162,7 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     gate.add_argument("layer", choices=tuple(tables.LAYERS))
     gate.add_argument("--verdict", type=Path, metavar="FILE", help="write the verdict here, as JSON")
     gate.add_argument("--suite", type=Path, metavar="FILE", help="rehearse this suite or rule set on stored batches; writes nothing")
-    gate.add_argument("--since", type=_whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
+    gate.add_argument("--since", type=whole, default=0, metavar="RELEASE", help="with --suite: the batches after this release (0: all)")
     release = jobs.add_parser("release", help=about["release"])
     release.add_argument("--keep", type=int, metavar="ID", help="publish nothing; copy this release, so that it can be read for good")
     decide = jobs.add_parser("decide", help=about["decide"])
@@ -173,30 +175,23 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     export.add_argument("--to", required=True, metavar="URL", help="a folder, or s3a://bucket/prefix")
     export.add_argument("--start", metavar="TIME", help="the first time, in ISO 8601; UTC where it has no zone")
     export.add_argument("--end", metavar="TIME", help="the first time after the range")
-    export.add_argument("--release", type=_whole, metavar="N", help="with --table: this release; by default the newest")
-    export.add_argument("--file-mb", type=_within(range(1, 4097)), default=128, metavar="M", help="about how large a file may become (128)")
+    export.add_argument("--release", type=whole, metavar="N", help="with --table: this release; by default the newest")
+    export.add_argument("--file-mb", type=within(range(1, 4097)), default=128, metavar="M", help="about how large a file may become (128)")
     export.add_argument("--date-column", metavar="C", help="with --postgres: the time of a row; by default the day of the export")
     export.add_argument("--partition-column", metavar="C", help="with --postgres: read in parallel, cut by this column")
     explain = jobs.add_parser("explain", help=about["explain"])
     explain.add_argument("--table", required=True, metavar="NAME", help="a table of gold, such as gold.daily_totals")
     explain.add_argument("--where", required=True, metavar="CONDITION", help="which cells: one condition in SQL on the table's columns")
-    explain.add_argument("--as-of", type=_whole, metavar="RELEASE", help="as this release has it; by default as it is now")
+    explain.add_argument("--as-of", type=whole, metavar="RELEASE", help="as this release has it; by default as it is now")
     endless = jobs.add_parser("engine", help=about["engine"])
     endless.add_argument("--obeying", metavar="REQUEST", help=_OBEYING)
-    endless.add_argument("--jobs", type=_whole, default=ENGINE_JOBS, metavar="N", help=f"end after so many jobs ({ENGINE_JOBS})")
+    endless.add_argument("--jobs", type=whole, default=ENGINE_JOBS, metavar="N", help=f"end after so many jobs ({ENGINE_JOBS})")
     return parser.parse_args(arguments)
 
 
 def _add_who_and_why(job: argparse.ArgumentParser, who: str) -> None:
     job.add_argument("--who", type=_line, required=True, metavar="NAME", help=who)
     job.add_argument("--why", type=_line, required=True, metavar="TEXT", help="the reason, for the record")
-
-
-def _topics(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in TOPICS]:
-        raise argparse.ArgumentTypeError(f"found {unknown[0]!r}, expected topics separated by commas, of {', '.join(TOPICS)}")
-    return names
 
 
 def _line(text: str, least: int = 1) -> str:
@@ -207,20 +202,3 @@ def _line(text: str, least: int = 1) -> str:
 
 def _line_or_nothing(text: str) -> str:
     return _line(text, least=0)
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number")
-    return int(text)
-
-
-def _within(numbers: range) -> Callable[[str], int]:
-    """Takes a whole number of a range."""
-
-    def parse_number(text: str) -> int:
-        if (number := _whole(text)) not in numbers:
-            raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from {numbers.start} to {numbers.stop - 1}")
-        return number
-
-    return parse_number
