@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window, functions as F
 
-from spark_jobs.gold.held import hold
+from spark_jobs.gold.inputs import hold
 from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
 from spark_jobs.lake import ranges, sinks
 

@@ -14,7 +14,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs import control
-from spark_jobs.gold import held
+from spark_jobs.gold import inputs
 from spark_jobs.gold.changes import MOST_HELD, Change, hold_changes, hold_versions
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
@@ -75,9 +75,9 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
             done = sinks.applied(settings, table, application)
             if done is None or done < changes.last:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
-                silver = held.silver_in_time(settings, application, changes.last)
-                given = held.inputs(session, settings, silver, is_small=changes.is_small)
-                with sinks.configured(session, held.SMALL_PLANS if changes.is_small else {}):
+                silver = inputs.silver_in_time(settings, application, changes.last)
+                given = inputs.open_inputs(session, settings, silver, is_small=changes.is_small)
+                with sinks.configured(session, inputs.SMALL_PLANS if changes.is_small else {}):
                     _take(change, given, settings, table, Txn(application, changes.last))
 
         try:
@@ -97,14 +97,14 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
     if not (count := control.count(silver)):
         return
     is_small = count <= MOST_HELD
-    source = held.Source(tables.SILVER_TRANSACTIONS, txn.version)
-    cuts = () if is_small else sinks.cut_days(held.inputs(spark, settings, source, is_small=False).silver(), "event_on")
+    source = inputs.Source(tables.SILVER_TRANSACTIONS, txn.version)
+    cuts = () if is_small else sinks.cut_days(inputs.open_inputs(spark, settings, source, is_small=False).silver(), "event_on")
 
     def make(table: GoldTable, session: SparkSession) -> None:
         if (sinks.applied(settings, table, txn.application) or -1) >= txn.version:
             return
-        given = held.inputs(session, settings, held.silver_in_time(settings, *txn), is_small=is_small)
-        with sinks.configured(session, held.SMALL_PLANS if is_small else held.LARGE_PLANS):
+        given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, *txn), is_small=is_small)
+        with sinks.configured(session, inputs.SMALL_PLANS if is_small else inputs.LARGE_PLANS):
             whole = table.strategy.whole(table, given).select(*table.columns)
             if control.count(table.open(settings)):
                 sinks.merge_parts(given.table(table), whole, settings, table, txn, are_few=is_small)
@@ -154,8 +154,8 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
             few_rows.note_applied(settings, table, txn)
             return versions.last
         session = feed.sparkSession
-        given = held.inputs(session, settings, held.silver_in_time(settings, gold, done), is_small=versions.are_few)
-        with sinks.configured(session, held.SMALL_PLANS if versions.are_few else {}):
+        given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, gold, done), is_small=versions.are_few)
+        with sinks.configured(session, inputs.SMALL_PLANS if versions.are_few else {}):
             change = versions.change(given, is_temporal=table.is_temporal)
             if table.is_temporal and change.hours == ():
                 few_rows.note_applied(settings, table, txn)

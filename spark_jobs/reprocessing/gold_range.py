@@ -6,7 +6,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
-from spark_jobs.gold import held, job
+from spark_jobs.gold import inputs, job
 from spark_jobs.gold.ranges import Range
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
@@ -28,7 +28,10 @@ def rebuild_gold(
     """
     head = tables.SILVER_TRANSACTIONS.open(settings).version()
     silver = sources.read_table(spark, settings, tables.SILVER_TRANSACTIONS, version=head)
-    region, given = Range(start, end, silver), held.inputs(spark, settings, held.Source(tables.SILVER_TRANSACTIONS, head), is_small=False)
+    region, given = (
+        Range(start, end, silver),
+        inputs.open_inputs(spark, settings, inputs.Source(tables.SILVER_TRANSACTIONS, head), is_small=False),
+    )
     application = control.application(settings, APPLICATION)
     changed: dict[Table, int] = {}
     for table in job.tables_in_order():

@@ -7,7 +7,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession, functions as F
 
-from spark_jobs.gold import held
+from spark_jobs.gold import inputs
 from spark_jobs.gold.changes import Change
 from spark_jobs.gold.tables import district_minutes
 from spark_jobs.lake import ranges, sinks, sources, tables
@@ -46,5 +46,7 @@ def test_what_amends_district_minutes_compiles(spark: SparkSession, lake: Settin
     assert len(hours) == ROWS
     change = Change(silver, silver, is_in_place=False, hours=tuple(hours), is_small=True)
     with sinks.configured(spark, STRICT):
-        present, wanted = table.strategy.parts(table, change, held.inputs(spark, lake, held.Source(SILVER_TRANSACTIONS), is_small=False))
+        present, wanted = table.strategy.parts(
+            table, change, inputs.open_inputs(spark, lake, inputs.Source(SILVER_TRANSACTIONS), is_small=False)
+        )
         assert sinks.changes_of(table, present, wanted).count() > 0

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs.gold import changes, held, job
+from spark_jobs.gold import changes, inputs, job
 from spark_jobs.gold.changes import hold_versions
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
@@ -69,13 +69,13 @@ def test_rows_in_memory_are_those_that_spark_finds_also_before_1970_and_beside_r
             ranges.since("event_at", chance.choice(hours) * 3_600_000_000 + 1),
             ALL,
         ):
-            few = held.rows_where(settings, held.Source(SILVER), SILVER, where)
+            few = inputs.rows_where(settings, inputs.Source(SILVER), SILVER, where)
             assert few is not None
             assert_same(spark.createDataFrame(few), sources.read_table(spark, settings, SILVER).where(where))
     monkeypatch.setattr(few_rows, "MOST_ROWS", 1000)
-    assert held.rows_where(settings, held.Source(SILVER), SILVER, ALL) is None
-    assert held.rows_where(settings, held.Source(SILVER), SILVER, ranges.since("event_at", -(10**13))) is None
-    assert held.rows_where(settings, held.Source(SILVER), SILVER, ranges.since("event_at", 60 * 3_600_000_000)) is not None
+    assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ALL) is None
+    assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.since("event_at", -(10**13))) is None
+    assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.since("event_at", 60 * 3_600_000_000)) is not None
 
 
 @pytest.mark.parametrize(

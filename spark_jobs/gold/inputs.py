@@ -1,4 +1,4 @@
-"""What a small change touches, held in memory: read without Spark, which would plan for longer than it reads."""
+"""What gold is made of, as a run reads it. What a small change touches is held in memory: Spark would plan for longer than it reads."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ def silver_in_time(settings: Settings, application: str, version: int) -> Source
     return Source(tables.SILVER_TRANSACTIONS, version)
 
 
-def inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_small: bool) -> Inputs:
+def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_small: bool) -> Inputs:
     """Tables as they are now, but for silver.transactions, which is read where `silver` says; of a small change in memory."""
 
     def source_of(table: Table) -> Source:
