@@ -9,6 +9,7 @@ from spark_jobs.control.matching import find_rows
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
@@ -31,7 +32,7 @@ def silver_in_time(settings: Settings, application: str, version: int) -> Source
     Otherwise the last version that holds the same rows: the files of older ones may be gone.
     """
     enriched, path = tables.ENRICHED_TRANSACTIONS, tables.SILVER_TRANSACTIONS.path(settings)
-    if sinks.applied(settings, enriched, application) == version:
+    if applied(settings, enriched, application) == version:
         return Source(enriched)
     while is_maintenance(path, version + 1):
         version += 1

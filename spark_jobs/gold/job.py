@@ -21,7 +21,7 @@ from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import few_rows, leases, side_by_side, sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
@@ -72,7 +72,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
         sinks.mark_removed_rows(spark, settings, large)
 
         def bring(table: GoldTable, session: SparkSession) -> None:
-            done = sinks.applied(settings, table, application)
+            done = applied(settings, table, application)
             if done is None or done < changes.last:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
                 silver = inputs.silver_in_time(settings, application, changes.last)
@@ -101,7 +101,7 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
     cuts = () if is_small else sinks.cut_days(inputs.open_inputs(spark, settings, source, is_small=False).silver(), "event_on")
 
     def make(table: GoldTable, session: SparkSession) -> None:
-        if (sinks.applied(settings, table, txn.application) or -1) >= txn.version:
+        if (applied(settings, table, txn.application) or -1) >= txn.version:
             return
         given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, *txn), is_small=is_small)
         with sinks.configured(session, inputs.SMALL_PLANS if is_small else inputs.LARGE_PLANS):
@@ -149,7 +149,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
         versions = hold_versions(feed, dimension.keys[0])
         if versions is None:
             return None
-        txn, done = Txn(application, versions.last), sinks.applied(settings, table, gold)
+        txn, done = Txn(application, versions.last), applied(settings, table, gold)
         if done is None:  # the table has no rows yet: they will come with the histories as they are now
             few_rows.note_applied(settings, table, txn)
             return versions.last
@@ -188,16 +188,16 @@ def _follow(
     is, because its early commits may be gone. They come after those that follow, because one may be made of these; and what is made of
     a new table is made once more.
     """
-    applied: dict[Table, int | None] = {table: sinks.applied(settings, table, application) for table in targets}
+    reached: dict[Table, int | None] = {table: applied(settings, table, application) for table in targets}
     head = source.open(settings).version()
-    if ahead := {table.name: done for table, done in applied.items() if done is not None and done > head}:
+    if ahead := {table.name: done for table, done in reached.items() if done is not None and done > head}:
         found = ", ".join(f"{name} made of version {done}" for name, done in ahead.items())
         raise LedgerError(
             f"{source.name} is older than gold: found it at version {head}, and {found}, expected gold behind silver: "
             "restore both from the same backup, or remove the folders of these gold tables, and run gold, which builds them again"
         )
-    new = {table for table in targets if None in (applied[table], applied[table.made_of or table])}
-    following = {table: done for table, done in applied.items() if done is not None and table not in new}
+    new = {table for table in targets if None in (reached[table], reached[table.made_of or table])}
+    following = {table: done for table, done in reached.items() if done is not None and table not in new}
     done = min(following.values(), default=head)
     if has_changes_from(source.path(settings), done + 1):
         if (last := take(sources.read_changes(spark, settings, source, done, head), following)) is not None:

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from spark_jobs.lake import few_rows, ranges
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn, applied as applied
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 

@@ -21,7 +21,7 @@ from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
 from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, intake, offset_logs, places
 from spark_jobs.live.checkpoints import Checkpoint
@@ -102,7 +102,7 @@ class Intake(_LiveStream):
     def _open(self) -> StreamingQuery:
         done = self._done()
         self._newest = _newest(self._settings, done)
-        self._begun = sinks.applied(self._settings, LIVE_REFUSED, self._application) or 0
+        self._begun = applied(self._settings, LIVE_REFUSED, self._application) or 0
         # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
         folder = places.root(self._settings) / self.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,7 +113,7 @@ class Intake(_LiveStream):
         return query.trigger(**self._trigger()).foreachBatch(self._guarded(self._take)).start()
 
     def _done(self) -> int:
-        return sinks.applied(self._settings, LIVE_TRANSACTIONS, self._application) or 0
+        return applied(self._settings, LIVE_TRANSACTIONS, self._application) or 0
 
     def _take(self, rows: DataFrame, _: int) -> None:
         """Of a micro-batch the batches of bronze after the last that was taken; those that a run which died has begun, by themselves."""

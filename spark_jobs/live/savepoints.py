@@ -16,8 +16,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from spark_jobs.lake import sinks
 from spark_jobs.lake.tables import LIVE, LIVE_REFUSED, LIVE_RESULTS, LIVE_TRANSACTIONS, Table
+from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.live import checkpoints, places, resets
 from spark_jobs.live.checkpoints import Checkpoint
@@ -142,7 +142,7 @@ def _confirm_one_moment(settings: Settings, generations: Iterable[Checkpoint]) -
 
 def _why_unfinished(settings: Settings, each: Checkpoint) -> str | None:
     reached, ended, followed = places.position(each), each.ended, each.query.follows
-    written = sinks.applied(settings, each.query.table, each.application)
+    written = applied(settings, each.query.table, each.application)
     if reached is None or has_changes_from(followed.path(settings), reached):
         head = followed.open(settings).version()
         return f"live {each.query.name} has not taken {followed.name} up to its version {head}"
@@ -152,7 +152,7 @@ def _why_unfinished(settings: Settings, each: Checkpoint) -> str | None:
 
 
 def _is_halfway(settings: Settings) -> bool:
-    refused = sinks.applied(settings, LIVE_REFUSED, checkpoints.intake_application(settings)) or 0
+    refused = applied(settings, LIVE_REFUSED, checkpoints.intake_application(settings)) or 0
     return refused > checkpoints.intake_batch(settings)
 
 

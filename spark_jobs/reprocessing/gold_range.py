@@ -11,7 +11,7 @@ from spark_jobs.gold.ranges import Range
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.settings import Settings
 
 APPLICATION = "gold backfill"
@@ -41,7 +41,7 @@ def rebuild_gold(
         if count := difference.count():
             changed[table] = count
             on_write()
-            number = (sinks.applied(settings, table, application) or 0) + 1
+            number = (applied(settings, table, application) or 0) + 1
             with sinks.configured(spark, SMALL_PAGES):
                 sinks.merge_changes(difference, settings, table, Txn(application, number))
     return changed

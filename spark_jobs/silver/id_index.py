@@ -17,7 +17,7 @@ from spark_jobs.control import scope
 from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import few_rows, sinks, sources
 from spark_jobs.lake.topic import Topic
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.judge import is_valid
 
@@ -40,7 +40,7 @@ Hashes = NDArray[np.int64]
 
 def catch_up(spark: SparkSession, settings: Settings, topic: Topic, application: str, upto: int) -> None:
     """Bring the index up to a batch that the silver table is complete to: after an upgrade, a crash or a roll-back."""
-    done = sinks.applied(settings, topic.ids, application) or 0
+    done = applied(settings, topic.ids, application) or 0
     if done < min(upto, scope.newest_batch(settings, topic.silver) or 0):
         rows = sources.read_table(spark, settings, topic.silver).where(F.col("_batch").between(done + 1, upto))
         add_entries(rows, settings, topic, Txn(application, upto))

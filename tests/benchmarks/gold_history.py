@@ -40,6 +40,7 @@ from spark_jobs.gold.tables.weekly_top_customers import weekly_top_customers
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES, order_of
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import applied
 from spark_jobs.runtime.session import start_session
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index
@@ -240,7 +241,7 @@ def make_gold(spark: SparkSession, settings: Settings, count: int) -> None:
         tables.ACCOUNT_DAYS: lambda: with_openings(account_days(rows)),
     }
     for table, made in make.items():
-        if sinks.applied(settings, table, "gold"):
+        if applied(settings, table, "gold"):
             continue
         begun = time.monotonic()
         order = order_of(table)

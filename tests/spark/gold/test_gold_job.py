@@ -17,7 +17,7 @@ from spark_jobs.gold import job
 from spark_jobs.gold.tables import district_minutes
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import aging, kill_points
@@ -219,7 +219,7 @@ def test_after_a_roll_back_gold_continues_from_the_silver_that_it_left(spark: Sp
     assert not settings.checkpoints.exists()
     silver.put(dimension, [version for version in after if version["account_id"] in ACCOUNTS[:2]])
     job.follow_dimension(spark, settings, dimension, table)
-    assert sinks.applied(settings, table, f"gold/2 {dimension.name}") == 2
+    assert applied(settings, table, f"gold/2 {dimension.name}") == 2
     present = control.query(DeltaTable(str(table.path(settings))), "select sum(transactions) as n from t")["n"][0].as_py()
     assert 0 < present < 100  # minutes of two accounts only
 

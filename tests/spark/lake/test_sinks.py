@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.lake import few_rows, side_by_side, sinks, sources
 from spark_jobs.lake.tables import Table, ensure_tables
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.lake.versions import is_maintenance, rows_written
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
@@ -43,11 +43,11 @@ def version(home: Settings, table: Table) -> int:
 
 
 def test_appended_batches_are_there_once_however_they_are_cut(spark: SparkSession, home: Settings) -> None:
-    assert sinks.applied(home, LOG, "job") is None
+    assert applied(home, LOG, "job") is None
     for numbers, commits in (((1, 2), 1), ((1, 2), 1), ((1,), 1), ((1, 2, 3), 2), ((2, 3, 5), 3), ((4, 5), 3)):
         sinks.append_batches(batches(spark, *numbers), home, LOG, Txn("job", max(numbers)))
         assert version(home, LOG) == commits
-    assert sinks.applied(home, LOG, "job") == 5
+    assert applied(home, LOG, "job") == 5
     assert_same(sources.read_table(spark, home, LOG), batches(spark, 1, 2, 3, 5))
 
 
@@ -55,7 +55,7 @@ def test_an_empty_append_moves_the_table_on_and_applications_do_not_hinder_each_
     sinks.append_batches(batches(spark), home, LOG, Txn("job", 4))
     sinks.append_batches(batches(spark, 3, 4), home, LOG, Txn("job", 4))
     sinks.append_batches(batches(spark, 1), home, LOG, Txn("another job", 1))
-    assert (sinks.applied(home, LOG, "job"), sinks.applied(home, LOG, "another job")) == (4, 1)
+    assert (applied(home, LOG, "job"), applied(home, LOG, "another job")) == (4, 1)
     assert_same(sources.read_table(spark, home, LOG), batches(spark, 1))
 
 
@@ -106,7 +106,7 @@ def test_a_table_that_does_not_change_notes_how_far_it_has_come(spark: SparkSess
         before = version(home, table)
         for upto in (2, 2):
             sinks.merge_changes(sinks.changes_of(table, same, same), home, table, Txn("job", upto))
-        assert (version(home, table), sinks.applied(home, table, "job")) == (before + 1, 2)
+        assert (version(home, table), applied(home, table, "job")) == (before + 1, 2)
         assert is_maintenance(table.path(home), before + 1)
         assert_same(sources.read_table(spark, home, table), same)
 
@@ -143,7 +143,7 @@ def test_the_first_failure_is_told_and_what_has_begun_is_finished(spark: SparkSe
     with pytest.raises(LedgerError, match="bad stopped: found this, expected that"):
         side_by_side.run_each(spark, {"bad": partial(write, name="bad"), "good": partial(write, name="good")})
     assert met == ["good"]
-    assert sinks.applied(home, LOG, "job") == 1
+    assert applied(home, LOG, "job") == 1
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
 
 
@@ -153,7 +153,7 @@ def test_a_write_that_fails_leaves_nothing_and_can_be_repeated(spark: SparkSessi
     sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 0, None)]), home, SUMS, Txn("job", 1), on=SUMS.keys)
     with pytest.raises(Exception, match="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"):
         sinks.merge_rows(twice, home, SUMS, Txn("job", 2), on=SUMS.keys)
-    assert sinks.applied(home, SUMS, "job") == 1
+    assert applied(home, SUMS, "job") == 1
     sinks.append_batches(batches(spark, 1), home, LOG, Txn("job", 1))
     sinks.merge_rows(frame(spark, SUMS.ddl, [("x", 3, None)]), home, SUMS, Txn("job", 2), on=SUMS.keys)
     assert_same(sources.read_table(spark, home, SUMS), frame(spark, SUMS.ddl, [("x", 3, None)]))

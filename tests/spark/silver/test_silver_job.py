@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession, functions as F
 from expectations.row_rules import Rule, read_rules
 from spark_jobs import control, run
 from spark_jobs.control import scope
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
+from spark_jobs.lake.txn import applied
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import id_index, job
@@ -142,7 +143,7 @@ def test_an_index_that_is_gone_is_rebuilt_and_a_new_generation_starts_where_silv
     arrive(home, "transactions", 4, FOURTH)
     run_silver(spark, home)
     assert_fourth_is_in(home, late={"shares a hash", "T6"})
-    assert [control.last_batch(home, "silver", "silver.transactions"), sinks.applied(home, tables.SILVER_TRANSACTIONS, "silver/2")] == [
+    assert [control.last_batch(home, "silver", "silver.transactions"), applied(home, tables.SILVER_TRANSACTIONS, "silver/2")] == [
         4,
         4,
     ]
