@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         _say(f"{settings.home} is as it was at {made.made_at}; the audit compares its tables")
         return audit(settings)
 
-    return run_command(options.command, command, "interrupted; run it again")
+    return run_command(options.command, command, "interrupted; run it again", cleans_up=True)
 
 
 def _say(line: str) -> None:

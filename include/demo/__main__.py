@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gate", choices=["closed"], help="closed: send a bad batch after the release, which closes a gate")
     options = parser.parse_args(arguments)
     closes_gate = options.gate is not None
-    return run_command("demo", lambda: run(Clock(), closes_gate=closes_gate), "interrupted; make down stops the services")
+    return run_command("demo", lambda: run(Clock(), closes_gate=closes_gate), "interrupted; make down stops the services", cleans_up=True)
 
 
 def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate: bool = False) -> int:

@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
                 _say(f"{name}={value}")
 
     undone = "; what it had started is stopped" if options["command"] == "up" else ""
-    return run_command(options["command"], command, f"interrupted{undone}")
+    return run_command(options["command"], command, f"interrupted{undone}", cleans_up=True)
 
 
 def _say(line: str) -> None:

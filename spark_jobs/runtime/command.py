@@ -10,13 +10,14 @@ from spark_jobs.runtime.private import keep_files_private
 INTERRUPTED = 130
 
 
-def run_command(name: str, command: Callable[[], int | None], if_interrupted: str = "interrupted") -> int:
+def run_command(name: str, command: Callable[[], int | None], if_interrupted: str = "interrupted", *, cleans_up: bool = False) -> int:
     """Run a command; returns its exit code (None is 0). A LedgerError, or Ctrl-C, is one line on standard error that begins with `name`.
 
-    SIGTERM ends it as Ctrl-C does, so that it cleans up.
+    `cleans_up`: SIGTERM ends it as Ctrl-C does, not at once.
     """
     keep_files_private()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if cleans_up:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return command() or 0
     except LedgerError as error:
