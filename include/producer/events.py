@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from include.producer import shape
 from include.producer.bank import Bank
 from include.producer.plan import Source
-from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TRANSACTIONS, Record, cents, parse_time
+from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TRANSACTIONS, Record, cents
 from spark_jobs.kafka.messages import quoted
 from spark_jobs.runtime.errors import SettingsError
 
 MOST_TRANSACTIONS = 10**8  # an id has 8 digits
 _STRIDE = 48271  # has no divisor in common with 10**8: counting in such steps visits every 8-digit number once
 _ROWS_AT_ONCE = 20_000
+_EPOCH = date(1970, 1, 1)
 _WORDS = [(quoted(kind.type), quoted(kind.operation)) for kind in shape.KINDS]
 _CLOCK = [f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.000" for second in range(24 * 3600)]
 
@@ -75,7 +76,7 @@ def _transactions(wanted: int, accounts: int, seed: int) -> Iterator[Record]:
     bank = Bank(accounts, seed)
     place = 0
     while place < wanted:
-        midnight, start_ms = _midnight(bank.today)
+        midnight, start_ms = f"{bank.today} ", (bank.today - _EPOCH).days * 86_400_000
         for rows in bank.next_day().chunks(_ROWS_AT_ONCE):
             for account, second, kind, amount, balance in rows:
                 transaction = "T" + number(place)
@@ -96,12 +97,6 @@ def _transactions(wanted: int, accounts: int, seed: int) -> Iterator[Record]:
                 place += 1
                 if place == wanted:
                     return
-
-
-def _midnight(day: date) -> tuple[str, int]:
-    time = parse_time(f"{day}T00:00:00")
-    assert time is not None
-    return f"{day} ", time[0]
 
 
 def _accounts(accounts: int, seed: int) -> Iterator[Record]:

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from include.producer.plan import Source
-from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TOPICS, TRANSACTIONS, Record, parse_time
+from include.producer.records import ACCOUNTS, BANK, CUSTOMERS, FIRST_VERSION_MS, TOPICS, TRANSACTIONS, Record
 from spark_jobs.bronze.imports.texts import fields_of, missing_fields, values_of
-from spark_jobs.kafka.messages import NULL, number, quoted, quoted_or_null
+from spark_jobs.kafka.messages import NULL, format_time, number, parse_time, quoted, quoted_or_null
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 
@@ -83,7 +83,8 @@ def account(row: Sequence[str]) -> Record:
 def transaction(row: Sequence[str]) -> Record:
     """A row with the columns of COLUMNS["transactions"]; a time that cannot be read becomes null, its text is kept."""
     transaction_id, account_id, kind, operation, amount, balance, time, customer_id = row
-    event_ms, formatted = parse_time(time) or (None, time)
+    event_ms = parse_time(time)
+    formatted = time if event_ms is None else format_time(event_ms)
     values = (
         *map(quoted, (transaction_id, account_id, customer_id)),
         NULL if event_ms is None else str(event_ms),

@@ -4,11 +4,8 @@ A record keeps each field as its JSON text ('"T00000001"', '12.50', 'null'), so 
 digits it was written with.
 """
 
-import re
-from datetime import datetime
 from typing import NamedTuple
 
-from spark_jobs.kafka.messages import EPOCH, MILLISECOND
 from spark_jobs.lake.topics import BY_TOPIC, EVENTS, VERSIONS
 
 CUSTOMERS, ACCOUNTS, TRANSACTIONS = BANK = ("customers", "accounts", "transactions")  # what can be generated
@@ -18,8 +15,6 @@ FIELDS = {name: topic.names for name, topic in BY_TOPIC.items()}
 _TEMPLATES = {topic: "{" + ",".join(f'"{name}":%s' for name in names) + "}" for topic, names in FIELDS.items()}
 
 FIRST_VERSION_MS = "1356912000000"  # 2012-12-31T00:00:00Z: before the first transaction of the bank's data
-
-_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,3}))?Z?")
 
 
 class Record(NamedTuple):
@@ -68,16 +63,3 @@ def cents(amount: int) -> str:
     if not rest:
         return str(whole)
     return f"{whole}.{rest:02d}" if rest % 10 else f"{whole}.{rest // 10}"
-
-
-def parse_time(text: str) -> tuple[int, str] | None:
-    """Epoch milliseconds and `yyyy-MM-dd HH:mm:ss.SSS` of a time without a zone, read as UTC; None if it is no such time."""
-    match = _TIME.fullmatch(text)
-    if not match:
-        return None
-    date, clock, fraction = match.group(1), match.group(2), (match.group(3) or "").ljust(3, "0")
-    try:
-        time = datetime.fromisoformat(f"{date}T{clock}.{fraction}+00:00")
-    except ValueError:
-        return None
-    return (time - EPOCH) // MILLISECOND, f"{date} {clock}.{fraction}"

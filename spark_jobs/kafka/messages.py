@@ -15,6 +15,9 @@ MILLISECOND = timedelta(milliseconds=1)
 
 JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))? ?(?:Z|([+-][0-9]{2})(?::?([0-9]{2}))?)?", re.ASCII
+)
 _quote: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -35,6 +38,20 @@ def number(text: str) -> str:
     if _PLAIN_NUMBER.fullmatch(text):
         return format(Decimal(text), "f")
     return quoted_or_null(text)
+
+
+def parse_time(text: str) -> int | None:
+    """Epoch milliseconds of a time such as 2013-01-01T08:23:33.001Z or 2013-01-01 08:23:33+02; UTC where it names no zone."""
+    match = _TIME.fullmatch(text)
+    if not match:
+        return None
+    date, clock, fraction, hours, minutes = match.groups()
+    try:
+        time = datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC)
+        offset = timedelta(hours=int(hours or 0), minutes=int(f"{(hours or '+')[0]}{minutes or 0}"))
+        return (time - offset - EPOCH) // MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
+    except (ValueError, OverflowError):
+        return None
 
 
 def format_time(epoch_ms: int) -> str:

@@ -4,20 +4,14 @@ Columns are the topic's fields or the columns that silver makes of them, in any 
 (`transactionId`, `transaction_id`); others are kept as fields of their own, as JSON strings.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 
-from spark_jobs.kafka.messages import EPOCH, JSON_NUMBER, MILLISECOND, NULL, format_time, number, quoted
+from spark_jobs.kafka.messages import JSON_NUMBER, NULL, format_time, number, parse_time, quoted
 from spark_jobs.lake.topic import Field, Topic
 from spark_jobs.runtime.errors import SettingsError
 
 Texts = Sequence[str | None]
 KeyAndValue = tuple[bytes | None, bytes]
-
-_TIME = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))? ?(?:Z|([+-][0-9]{2})(?::?([0-9]{2}))?)?", re.ASCII
-)
 
 
 def fields_of(topic: Topic, columns: Sequence[str], where: str) -> list[str]:
@@ -73,20 +67,6 @@ def values_of(topic: Topic, fields: Sequence[str]) -> Callable[[Texts], dict[str
         return values
 
     return convert
-
-
-def parse_time(text: str) -> int | None:
-    """Epoch milliseconds of a time such as 2013-01-01T08:23:33.001Z or 2013-01-01 08:23:33+02; UTC where it names no zone."""
-    match = _TIME.fullmatch(text)
-    if not match:
-        return None
-    date, clock, fraction, hours, minutes = match.groups()
-    try:
-        time = datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC)
-        offset = timedelta(hours=int(hours or 0), minutes=int(f"{(hours or '+')[0]}{minutes or 0}"))
-        return (time - offset - EPOCH) // MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
-    except (ValueError, OverflowError):
-        return None
 
 
 def _value(field: Field, text: str | None) -> str:

@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from spark_jobs.bronze.imports.texts import fields_of, missing_fields, parse_time, to_message
+from spark_jobs.bronze.imports.texts import fields_of, missing_fields, to_message
+from spark_jobs.kafka.messages import parse_time
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.runtime.errors import SettingsError
 
@@ -95,6 +96,9 @@ def test_the_time_of_a_version_is_a_number_or_the_text_that_a_rule_judges() -> N
         ("0001-01-01 00:00:00+14", None),
         ("1970-01-01 25:00:00", None),
         ("1970-01-01T00:00", None),
+        ("1970-01-01", None),
+        ("1970-02-29T00:00:00", None),
+        ("", None),
         ("1970-01-01 00:00:00\n", None),
     ],
 )

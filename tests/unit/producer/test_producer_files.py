@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from include.producer import file_sources, plan_messages
-from include.producer.records import cents, parse_time
+from include.producer.records import cents
 from spark_jobs.kafka.messages import number
 from spark_jobs.runtime.errors import SettingsError
 
@@ -128,25 +128,6 @@ def test_all_that_is_wrong_with_a_folder_is_said_at_once(folder: Path) -> None:
 )
 def test_numbers_are_never_rounded(text: str, expected: str) -> None:
     assert number(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2013-01-01T08:23:33", (1357028613000, "2013-01-01 08:23:33.000")),
-        ("2013-01-01 08:23:33.5", (1357028613500, "2013-01-01 08:23:33.500")),
-        ("2013-01-01T08:23:33Z", (1357028613000, "2013-01-01 08:23:33.000")),
-        ("1969-12-31T23:59:59.999", (-1, "1969-12-31 23:59:59.999")),
-        ("2013-02-29T00:00:00", None),
-        ("2013-01-01T15:60:16", None),
-        ("2013-01-01T08:23:33+02:00", None),
-        ("2013-01-01", None),
-        ("2013-01-01T08:23:33\n", None),
-        ("", None),
-    ],
-)
-def test_times(text: str, expected: tuple[int, str] | None) -> None:
-    assert parse_time(text) == expected
 
 
 @pytest.mark.parametrize(("amount", "text"), [(90000, "900"), (1460, "14.6"), (-5, "-0.05"), (0, "0"), (101, "1.01"), (-372470, "-3724.7")])
