@@ -5,7 +5,6 @@ that others add raise the numbers of its later batches (`batch_offset`), so numb
 yet written takes the next free number when it is written.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,14 +12,14 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
+from deltalake import WriterProperties, write_deltalake
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.kafka.messages import EPOCH, MILLISECOND
 from spark_jobs.kafka.record_batches import Record
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn, applied
+from spark_jobs.lake.txn import Txn, applied, commit_properties
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -125,9 +124,7 @@ def append_planned(settings: Settings, table: Table, spool: Spool, upto: int, nu
 
 
 def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, metadata: Mapping[str, Any], txn: Txn | None) -> None:
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(metadata)}, app_transactions=[Transaction(*txn)] if txn else None
-    )
+    properties = commit_properties(settings, table, metadata, [txn] if txn else [])
     schema = pa.schema(table.delta_schema().to_arrow())
     rows = pa.RecordBatchReader.from_batches(schema, _numbered(spool.read(), number))
     kill_point(f"before {table.name}")

@@ -7,12 +7,12 @@ from string import Template
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from spark_jobs.lake import leases, schema
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, commit_properties
 from spark_jobs.runtime.settings import Settings
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -80,7 +80,7 @@ def append_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str
     done = target.transaction_version(once.application) if once else None
     if once and done is not None and done >= once.version:
         return
-    properties = CommitProperties(app_transactions=[Transaction(*once)]) if once else None
+    properties = commit_properties(settings, table, transactions=[once] if once else [])
     data = rows.cast(_schema(table)) if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=_schema(table))
     write_deltalake(target, data, mode="append", commit_properties=properties)
 
@@ -88,7 +88,7 @@ def append_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str
 def replace_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str, Any]]) -> None:
     """Put these rows in place of all that a table holds, in one commit, for a caller that holds its lease."""
     data = pa.Table.from_pylist(list(rows), schema=_schema(table))
-    write_deltalake(str(table.path(settings)), data, mode="overwrite")
+    write_deltalake(str(table.path(settings)), data, mode="overwrite", commit_properties=commit_properties(settings, table))
 
 
 def generation(settings: Settings) -> int:

@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.lake import leases
 from spark_jobs.lake.layout import order_of
+from spark_jobs.lake.sinks import METADATA, configured
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
@@ -150,7 +152,8 @@ def _join(spark: SparkSession, settings: Settings, table: Table, bins: Iterable[
     nothing = jvm.PythonUtils.toSeq([])
     operation = getattr(delta, "DeltaOperations$Optimize")(nothing, nothing, False, jvm.scala.Option.apply(None), False)
     kill_point(f"within compacting {table.name}")
-    transaction.commit(jvm.PythonUtils.toSeq(actions), operation)
+    with configured(spark, {METADATA: leases.commit_metadata(settings, table, {})}):
+        transaction.commit(jvm.PythonUtils.toSeq(actions), operation)
 
 
 def _without_change(action: dict[str, Any]) -> dict[str, Any]:

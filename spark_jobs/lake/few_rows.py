@@ -1,17 +1,16 @@
 """Writes of rows that fit into memory, without Spark, which would plan for longer than it writes. As in sinks.py, each may be repeated."""
 
-import json
 from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
 
 from spark_jobs.lake import ranges
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, commit_properties
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -26,7 +25,8 @@ def append(rows: pa.Table, settings: Settings, table: Table, txn: Txn) -> None:
     """Append rows in the table's order, in one commit that is skipped when it was done before."""
     delta = table.open(settings)
     if not _is_done(delta, txn):
-        _append(delta, rows.sort_by([(name, "ascending") for name in order_of(table)]), table, _commit(txn), _writer(table))
+        ordered = rows.sort_by([(name, "ascending") for name in order_of(table)])
+        _append(delta, ordered, table, _commit(settings, table, txn), _writer(table))
 
 
 def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *, page_rows: int = _PAGE_ROWS) -> None:
@@ -34,7 +34,7 @@ def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *
     delta = table.open(settings)
     if not _is_done(delta, txn):
         new = rows.filter(pc.field("_batch") > (delta.transaction_version(txn.application) or 0))
-        _append(delta, new, table, _commit(txn, "batch"), _writer(table, page_rows))
+        _append(delta, new, table, _commit(settings, table, txn, "batch"), _writer(table, page_rows))
 
 
 def merge(
@@ -66,7 +66,7 @@ def merge(
     if time := merge_time(table):  # other files are not even opened
         unit = ranges.unit_of(time)
         is_same += f" and {ranges.to_datafusion(ranges.in_files(f't.{time}', ranges.numbers(few[time], unit), unit))}"
-    merging = delta.merge(few, is_same, "s", "t", writer_properties=_writer(table), commit_properties=_commit(txn))
+    merging = delta.merge(few, is_same, "s", "t", writer_properties=_writer(table), commit_properties=_commit(settings, table, txn))
     if deletes_where:
         merging = merging.when_matched_delete(deletes_where)
     values = {f"`{name}`": f"s.`{name}`" for name in table.columns}
@@ -82,7 +82,8 @@ def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
     if _is_done(delta, txn):
         return
     kill_point(f"before {table.name}")
-    delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=_commit(txn))
+    commit = _commit(settings, table, txn)
+    delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
     kill_point(f"after {table.name}")
 
 
@@ -109,9 +110,8 @@ def _append(delta: DeltaTable, rows: pa.Table, table: Table, commit: CommitPrope
     kill_point(f"after {table.name}")
 
 
-def _commit(txn: Txn, name: str = "upto") -> CommitProperties:
-    user_metadata = json.dumps({"application": txn.application, name: txn.version})
-    return CommitProperties(custom_metadata={"userMetadata": user_metadata}, app_transactions=[Transaction(*txn)])
+def _commit(settings: Settings, table: Table, txn: Txn, name: str = "upto") -> CommitProperties:
+    return commit_properties(settings, table, {"application": txn.application, name: txn.version}, [txn])
 
 
 def _writer(table: Table, page_rows: int = _PAGE_ROWS) -> WriterProperties:

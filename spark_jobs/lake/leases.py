@@ -1,24 +1,23 @@
-"""One writer a table: an operating-system lock on a file beside the warehouse's tables.
+"""One writer a table: a lease, which ends with its holder, however that dies.
 
-All leases have one order. A process that holds some waits only for later ones, so no two processes can block each other. The kernel frees
-a lock when its holder dies, however it dies. The file names the holder, for information only.
+All leases have one order. A process that holds some waits only for later ones, so no two processes can block each other. Where one host
+writes the warehouse, a lease is the kernel's lock on a file (file_leases.py); where several do (LEDGER_HOSTS), it is in Postgres
+(postgres_leases.py).
 """
 
-import fcntl
 import json
 import logging
-import os
-import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
+from spark_jobs.lake import file_leases
 from spark_jobs.lake.table import Table
-from spark_jobs.runtime.errors import LeaseHeld
+from spark_jobs.runtime.errors import LeaseHeld, LedgerError
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -31,6 +30,34 @@ _POLL_SECONDS = 0.2
 _ORDER = ("bronze", "silver", "gold", "control.releases", "control", "catalogues")
 
 
+class Leases(Protocol):
+    """Leases that one `hold` takes, and gives back all at once."""
+
+    def try_take(self, name: str) -> int | None:
+        """The epoch of a lease that is now held, larger each time; None where somebody else holds it.
+
+        Raises LedgerError where nobody can say.
+        """
+
+    def holder(self, name: str) -> str:
+        """Who holds a lease that was not to be had."""
+
+    def refuse_if_lost(self) -> None:
+        """Raise LedgerError if somebody else may hold one of these leases by now."""
+
+    def give_back(self, *, is_clean: bool) -> None:
+        """Let others take them. `is_clean`: no write under them may still be under way."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What is known of a lease: how often it was taken, and whether it is held now (None: this cannot be found out)."""
+
+    name: str
+    epoch: int
+    is_held: bool | None
+
+
 class _Held(threading.local):
     """The names of the leases that a thread holds."""
 
@@ -39,6 +66,7 @@ class _Held(threading.local):
 
 
 _held = _Held()
+_fenced: dict[tuple[Path, str], tuple[Leases, int]] = {}  # what this process, in any thread, holds of leases that may be lost
 
 
 @contextmanager
@@ -60,14 +88,74 @@ def hold_names(settings: Settings, names: Iterable[str], owner: str, wait_second
     deadline, wanted = time.monotonic() + wait_seconds, sorted(names, key=_place)
     if wait_seconds > 0:  # a caller that does not wait blocks nobody
         _refuse_out_of_order(wanted, owner)
-    with ExitStack() as stack:
-        epochs = [stack.enter_context(_hold_one(settings.warehouse / ".leases" / f"{name}.lock", name, owner, deadline)) for name in wanted]
+    leases, is_clean = _leases(settings, owner), False
+    try:
+        epochs = {name: _take(leases, name, deadline) for name in wanted}
+        if settings.has_several_hosts:
+            _fenced.update({(settings.warehouse, name): (leases, epoch) for name, epoch in epochs.items()})
         _held.names += wanted
         try:
-            yield max(epochs, default=0)
+            yield max(epochs.values(), default=0)
+            is_clean = True
         finally:
             for name in wanted:
                 _held.names.remove(name)
+                _fenced.pop((settings.warehouse, name), None)
+    finally:
+        leases.give_back(is_clean=is_clean)
+
+
+def commit_metadata(settings: Settings, table: Table, facts: Mapping[str, Any]) -> str:
+    """The userMetadata of a commit that is about to be made: facts, and the epoch of the table's lease where several hosts write.
+
+    Raises LedgerError, for the write not to begin, where another host may hold the lease by now.
+    """
+    leases, epoch = _fenced.get((settings.warehouse, table.name), (None, 0))
+    if leases is None:
+        return json.dumps(facts)
+    leases.refuse_if_lost()
+    return json.dumps({**facts, "epoch": epoch})
+
+
+def read_all(settings: Settings) -> list[Lease]:
+    """Every lease of the warehouse that was ever taken. Takes none, and disturbs no holder."""
+    if settings.has_several_hosts:
+        from spark_jobs.lake import postgres_leases
+
+        return [Lease(*found) for found in postgres_leases.read_all(settings)]
+    return [Lease(*found) for found in file_leases.read_all(settings)]
+
+
+def _leases(settings: Settings, owner: str) -> Leases:
+    if settings.has_several_hosts:
+        from spark_jobs.lake.postgres_leases import PostgresLeases  # most processes need no client of Postgres
+
+        return PostgresLeases(settings, owner)
+    return file_leases.FileLeases(settings, owner)
+
+
+def _take(leases: Leases, name: str, deadline: float) -> int:
+    is_logged = False
+    while (epoch := _try_take(leases, name, deadline)) is None:
+        if time.monotonic() >= deadline:
+            raise LeaseHeld(f"{name} is being written by {leases.holder(name)}: wait for it, or end it")
+        if not is_logged:
+            log.info("waiting for %s, which is being written by %s", name, leases.holder(name))
+            is_logged = True
+        time.sleep(_POLL_SECONDS)
+    return epoch
+
+
+def _try_take(leases: Leases, name: str, deadline: float) -> int | None:
+    """`try_take`, again until the deadline where nobody can say who holds it."""
+    while True:
+        try:
+            return leases.try_take(name)
+        except LedgerError as error:
+            if time.monotonic() >= deadline:
+                raise
+            log.warning("%s", error)
+            time.sleep(5)
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -83,46 +171,3 @@ def _refuse_out_of_order(wanted: Iterable[str], owner: str) -> None:
             f"{owner} waits for {first} while it holds {last}: expected leases in the order of spark_jobs/lake/leases.py, so that two "
             f"processes cannot block each other: take {first} before {last}, or do not wait for it"
         )
-
-
-@contextmanager
-def _hold_one(path: Path, name: str, owner: str, deadline: float) -> Iterator[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666)) as file:
-        is_logged = False
-        while not _try_lock(file):
-            if time.monotonic() >= deadline:
-                raise LeaseHeld(f"{name} is being written by {_holder(file)}: wait for it, or end it")
-            if not is_logged:
-                log.info("waiting for %s, which is being written by %s", name, _holder(file))
-                is_logged = True
-            time.sleep(_POLL_SECONDS)
-        epoch = _record(file).get("epoch", 0) + 1
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since, "epoch": epoch}
-        # One write over the old record, padded with blanks: if this process dies, the file holds the old record or the new one.
-        file.seek(0)
-        file.write(json.dumps(record).ljust(os.fstat(file.fileno()).st_size))
-        file.flush()
-        yield epoch
-
-
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-
-
-def _record(file: IO[str]) -> dict[str, Any]:
-    file.seek(0)
-    try:
-        return dict(json.loads(file.read() or "{}"))
-    except ValueError:
-        return {}
-
-
-def _holder(file: IO[str]) -> str:
-    record = _record(file)
-    return "{owner} (process {pid} on {host}, since {since})".format_map({"owner": "?", "pid": "?", "host": "?", "since": "?"} | record)

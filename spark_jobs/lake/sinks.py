@@ -4,7 +4,6 @@ A write says how far it brings its table (txn.py). Delta keeps that in the same 
 out of the next write. So a crash between two tables, a lost checkpoint or another cut of the batches neither loses nor doubles a row.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
@@ -16,7 +15,7 @@ from delta.tables import DeltaTable
 from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from spark_jobs.lake import few_rows, ranges
+from spark_jobs.lake import few_rows, leases, ranges
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
@@ -28,6 +27,7 @@ _ROWS_A_CUT = 250_000
 _MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
 _MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OPTIMIZE = "spark.databricks.delta.optimize"
 
 
@@ -75,7 +75,7 @@ def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, num
         .mode("append")
         .option("txnAppId", txn.application)
         .option("txnVersion", txn.version)
-        .option("userMetadata", json.dumps({"application": txn.application, **numbers}))
+        .option("userMetadata", leases.commit_metadata(settings, table, {"application": txn.application, **numbers}))
         .save(str(table.path(settings)))
     )
     kill_point(f"after {table.name}")
@@ -136,7 +136,7 @@ def merge_rows(
     keep = f"not coalesce({deletes_where}, false)" if deletes_where else "true"
     values: dict[str, str | Column] = {f"`{name}`": f"s.`{name}`" for name in table.columns}
     updates: dict[str, str | Column] = {f"`{name}`": value for name, value in matched.items()} if matched else values
-    with _transaction(spark, txn):
+    with _transaction(spark, settings, table, txn):
         merge.whenMatchedUpdate(set=updates).whenNotMatchedInsert(keep, values=values).execute()
     kill_point(f"after {table.name}")
 
@@ -162,7 +162,8 @@ def compact(spark: SparkSession, settings: Settings, table: Table, most_files: i
     if sum(size < file_bytes for size in sizes) <= most_files:
         return
     kill_point(f"before compacting {table.name}")
-    with configured(spark, {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}):
+    sized = {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}
+    with configured(spark, sized | {METADATA: leases.commit_metadata(settings, table, {})}):
         DeltaTable.forPath(spark, path).optimize().executeCompaction()
     kill_point(f"after compacting {table.name}")
 
@@ -221,11 +222,10 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
     merge_rows(changed, settings, table, txn, on=keys, deletes_where="s._is_gone", within=within)
 
 
-def _transaction(spark: SparkSession, txn: Txn) -> AbstractContextManager[None]:
+def _transaction(spark: SparkSession, settings: Settings, table: Table, txn: Txn) -> AbstractContextManager[None]:
     """MERGE has no option for a transaction identifier, but honours the session's (which stays set until it is unset)."""
-    user_metadata = json.dumps({"application": txn.application, "upto": txn.version})
-    conf = {f"{_TXN}AppId": txn.application, f"{_TXN}Version": str(txn.version)}
-    return configured(spark, conf | {"spark.databricks.delta.commitInfo.userMetadata": user_metadata})
+    user_metadata = leases.commit_metadata(settings, table, {"application": txn.application, "upto": txn.version})
+    return configured(spark, {f"{_TXN}AppId": txn.application, f"{_TXN}Version": str(txn.version), METADATA: user_metadata})
 
 
 @contextmanager

@@ -1,7 +1,11 @@
 """Delta's transaction identifier, stored in the commit of the rows: a repeated write finds that it is done."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from deltalake import CommitProperties, Transaction
+
+from spark_jobs.lake import leases
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.settings import Settings
 
@@ -19,3 +23,13 @@ class Txn(NamedTuple):
 def applied(settings: Settings, table: Table, application: str) -> int | None:
     """How far an application has brought a table; None when it has written nothing yet, or the table does not exist."""
     return table.open(settings).transaction_version(application) if table.exists(settings) else None
+
+
+def commit_properties(
+    settings: Settings, table: Table, facts: Mapping[str, Any] | None = None, transactions: Iterable[Txn] = ()
+) -> CommitProperties:
+    """What a commit by delta-rs says beside its rows. Raises LedgerError as `leases.commit_metadata` does."""
+    return CommitProperties(
+        custom_metadata={"userMetadata": leases.commit_metadata(settings, table, facts or {})},
+        app_transactions=[Transaction(*each) for each in transactions],
+    )

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 
 from spark_jobs.lake.tables import Table, ensure_tables
-from spark_jobs.lake.txn import Txn
+from spark_jobs.lake.txn import Txn, commit_properties
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -58,8 +59,7 @@ def set_back(
             "an older copy; restore tables and control tables of one time"
         )
     kill_point(f"before {name} of {table.name}")
-    transactions = [Transaction(*each) for each in (*positions.items(), mark)]
-    commit = CommitProperties(custom_metadata={"userMetadata": json.dumps(facts)}, app_transactions=transactions)
+    commit = commit_properties(settings, table, facts, [*starmap(Txn, positions.items()), mark])
     if version is None:
         delta.delete(commit_properties=commit)
     elif version < delta.version():

@@ -15,12 +15,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import compaction, log_files, sinks
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, LEAST_LOG_DAYS
 from spark_jobs.lake.tables import LIVE_RESULTS, Table
+from spark_jobs.lake.txn import commit_properties
 from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.maintenance import versions_in_use
 from spark_jobs.maintenance.versions_in_use import VersionsInUse
@@ -180,7 +181,7 @@ def _join_control(settings: Settings, table: Table) -> int:
     small = [file for file in compaction.files_of(settings, table) if file.bytes < target // 2]
     if len(small) <= _MOST_SMALL_CONTROL_FILES:
         return 0
-    metrics = delta.optimize.compact(target_size=target, max_concurrent_tasks=1, commit_properties=CommitProperties())
+    metrics = delta.optimize.compact(target_size=target, max_concurrent_tasks=1, commit_properties=commit_properties(settings, table))
     return int(metrics["numFilesRemoved"])
 
 

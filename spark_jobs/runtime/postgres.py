@@ -1,4 +1,4 @@
-"""Postgres, opened to read one snapshot."""
+"""Postgres: opened to read one snapshot, and for what hosts share."""
 
 from typing import Any
 
@@ -6,16 +6,48 @@ import psycopg2
 
 from spark_jobs.runtime.settings import Settings, read_endpoints
 
+_ANSWER_SECONDS = 5
+# Two processes that create one table at a time can both fail: so one after the other, and no lock where it exists.
+_SHARED = """
+    do $$ begin
+        if to_regclass('ledger_leases') is null then
+            perform pg_advisory_xact_lock(hashtextextended('ledger tables', 0));
+            create table if not exists ledger_leases (
+                warehouse text, name text, epoch bigint not null, owner text, process text, host text, since timestamptz,
+                renewed_at timestamptz, is_clean boolean not null, primary key (warehouse, name));
+        end if;
+    end $$
+"""
+
 
 def connect(settings: Settings, seconds: int) -> Any:
     """A connection to LEDGER_POSTGRES_URL whose transaction only reads, from one snapshot. The caller closes it.
 
     Raises SettingsError when no address is known, psycopg2.Error when the server does not answer.
     """
-    password = embedded_password(settings)
-    connection = psycopg2.connect(settings.postgres(), connect_timeout=seconds, **({"password": password} if password else {}))
+    connection = _connect(settings, connect_timeout=seconds)
     connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
     return connection
+
+
+def connect_shared(settings: Settings, silent_seconds: int) -> Any:
+    """A connection whose statements each count at once, to a database with the tables that hosts share. The caller closes it.
+
+    The server ends it, with its locks, when it was silent for so many seconds. Raises as `connect` does.
+    """
+    options = f"-c idle_session_timeout={silent_seconds * 1000} -c statement_timeout={_ANSWER_SECONDS * 1000}"
+    connection = _connect(
+        settings, connect_timeout=_ANSWER_SECONDS, tcp_user_timeout=_ANSWER_SECONDS * 1000, options=options, application_name="ledger"
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute(_SHARED)
+    connection.autocommit = True
+    return connection
+
+
+def _connect(settings: Settings, **options: Any) -> Any:
+    password = embedded_password(settings)
+    return psycopg2.connect(settings.postgres(), **options, **({"password": password} if password else {}))
 
 
 def embedded_password(settings: Settings) -> str | None:

@@ -26,6 +26,7 @@ class Settings:
     kafka_bootstrap: str | None
     kafka_config: Path | None  # the file by which clients log in (runtime/kafka_config.py); none: plain text
     postgres_url: str | None
+    has_several_hosts: bool  # whether hosts share the warehouse: their leases, heartbeats and requests are in Postgres
     spark_master: str
     airflow_port: int | None
     allowed_lateness_seconds: int
@@ -141,6 +142,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         postgres_url=matching(
             "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
         ),
+        has_several_hosts=matching("LEDGER_HOSTS", "one", r"one|several", "one, or several that share the warehouse") == "several",
         spark_master=master or "",
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
@@ -169,6 +171,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         wrong.append("LEDGER_ALERT_WEBHOOK: found something else than an address, expected http(s)://host/path")  # it may hold a token
     wrong += _login(settings.kafka_config, values)
     wrong += _without_secret(settings.spark_master, environ)
+    wrong += _without_postgres(settings)
     if wrong:
         raise SettingsError("; ".join(wrong))
     return settings
@@ -202,6 +205,12 @@ def _without_secret(master: str, environ: Mapping[str, str]) -> list[str]:
     if not master.startswith("spark://") or environ.get(CLUSTER_SECRET):
         return []
     return [f"LEDGER_SPARK_MASTER: found {master!r} and no {CLUSTER_SECRET}, expected the secret of that cluster there"]
+
+
+def _without_postgres(settings: Settings) -> list[str]:
+    if not settings.has_several_hosts or settings.postgres_url:
+        return []
+    return ["LEDGER_HOSTS: found several and no LEDGER_POSTGRES_URL, expected there the Postgres that these hosts share"]
 
 
 def read_endpoints(home: Path) -> dict[str, str]:

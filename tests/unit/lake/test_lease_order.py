@@ -72,10 +72,15 @@ def test_each_thread_has_its_own_leases(settings: Settings) -> None:
 
 
 def test_every_lease_is_taken_where_the_order_is_checked() -> None:
-    """The kernel's locks on the warehouse's lease files are taken by leases.hold_names and by nothing else of the pipeline."""
+    """The locks of the kernel and of Postgres that are leases are taken by leases.hold_names and by nothing else of the pipeline."""
     source = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "spark_jobs").rglob("*.py")}
     counts = source.pop("spark_jobs/runtime/job_counts.py")  # its lock is on no lease, and waited for at most a second
     assert ".leases" not in counts
-    assert [path for path, text in source.items() if re.search(r"\b(flock|lockf)\b", text)] == ["spark_jobs/lake/leases.py"]
-    assert [path for path, text in source.items() if "_hold_one" in text] == ["spark_jobs/lake/leases.py"]
-    assert source["spark_jobs/lake/leases.py"].count("_hold_one(") == 2  # where it is defined, and in hold_names
+
+    def found(pattern: str) -> list[str]:
+        return sorted(path.removeprefix("spark_jobs/lake/") for path, text in source.items() if re.search(pattern, text))
+
+    assert found(r"\b(flock|lockf)\b") == ["file_leases.py"]
+    assert found(r"\bpg_try_advisory_lock\b") == ["postgres_leases.py"]
+    assert found(r"\b(FileLeases|PostgresLeases)\(settings") == ["leases.py"]
+    assert found(r"\btry_take\b") == ["file_leases.py", "leases.py", "postgres_leases.py"]

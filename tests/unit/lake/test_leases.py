@@ -11,7 +11,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 # Holders in processes of their own, each of which dies as by `kill -9` at one more line of the lease's code than the one before it.
 _DYING = """
 import os, sys
-from spark_jobs.lake import leases
+from spark_jobs.lake import file_leases, leases
 from spark_jobs.runtime.settings import read_settings
 
 def die_at(count, code):
@@ -25,7 +25,7 @@ def die_at(count, code):
         return trace
     sys.settrace(trace)
 
-settings, code = read_settings({"LEDGER_HOME": sys.argv[1]}), leases.__file__
+settings, code = read_settings({"LEDGER_HOME": sys.argv[1]}), file_leases.__file__
 for number in range(1000):
     child = os.fork()
     if child == 0:
