@@ -58,7 +58,7 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
             maintenance.serve()
 
     try:
-        is_all = run_loop.run(streams, report, lambda: desired_state.read_wanted(settings, INGESTION).number != start.obeyed)
+        is_all = run_loop.run(streams, report, lambda: desired_state.must_end(settings, INGESTION, start.obeyed))
     finally:
         watcher.end()
         maintenance.finish()

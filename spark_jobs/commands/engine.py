@@ -23,9 +23,7 @@ def run_engine(settings: Settings, options: argparse.Namespace) -> None:
         forks.keep()  # beside the start of the JVM
         spark = session.start_session(settings, "ledger engine", session.engine_conf())
         heart.beat(jvm=identify(session.jvm_of(spark)))
-        engine.Engine(spark, settings, listener, heart, forks).serve(
-            options.jobs, lambda: desired_state.read_wanted(settings, ENGINE).number != obeyed
-        )
+        engine.Engine(spark, settings, listener, heart, forks).serve(options.jobs, lambda: desired_state.must_end(settings, ENGINE, obeyed))
 
 
 def run_engine_control(settings: Settings, options: argparse.Namespace) -> None:

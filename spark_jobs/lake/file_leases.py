@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from spark_jobs.runtime.documents import identity_file
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
@@ -70,11 +71,6 @@ class FileLeases:
 def folder(settings: Settings) -> Path:
     """The folder of the leases: who can open a file in it can hold a lease."""
     return settings.warehouse / ".leases"
-
-
-def identity_file(settings: Settings) -> Path:
-    """The file that says under which name the leases of this warehouse are in Postgres, where several hosts share it."""
-    return folder(settings) / "several_hosts"
 
 
 def read_all(settings: Settings) -> Iterator[tuple[str, int, bool | None]]:

@@ -14,8 +14,6 @@ import os
 import socket
 import threading
 import time
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +23,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from psycopg2.extras import NamedTupleCursor
 
-from spark_jobs.lake.file_leases import identity_file
+from spark_jobs.runtime.documents import identity
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.identity import find_process, identify
 from spark_jobs.runtime.postgres import connect_shared
@@ -68,7 +66,7 @@ class PostgresLeases:
 
     def __init__(self, settings: Settings, owner: str) -> None:
         self._settings, self._owner = settings, owner
-        self._warehouse = _identity(settings)
+        self._warehouse = identity(settings)
         self._epochs: dict[str, int] = {}
         self._connection: Any = None
         self._using = threading.Lock()  # the connection
@@ -199,23 +197,10 @@ def read_all(settings: Settings) -> list[tuple[str, int, bool | None]]:
     connection = connect_shared(settings, LEASE_SECONDS)
     try:
         with connection.cursor() as cursor:
-            cursor.execute(_READ, {"warehouse": _identity(settings), "lease_seconds": LEASE_SECONDS})
+            cursor.execute(_READ, {"warehouse": identity(settings), "lease_seconds": LEASE_SECONDS})
             return [(str(name), int(epoch), bool(is_held)) for name, epoch, is_held in cursor.fetchall()]
     finally:
         connection.close()
-
-
-def _identity(settings: Settings) -> str:
-    """Under which name the leases of this warehouse are in Postgres: hosts may reach it by different paths."""
-    file = identity_file(settings)
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-        draft.write_text(f"{uuid.uuid4()}\n")
-        with suppress(FileExistsError):  # another process was faster: the name is its
-            os.link(draft, file)
-        draft.unlink()
-    return file.read_text().strip()
 
 
 def _epoch_of(path: Path) -> int:

@@ -58,7 +58,7 @@ def run(spark: SparkSession, settings: Settings, start: Start, heart: HeartbeatF
 
     try:
         for stage in stages if start.available_now else [every]:
-            if not run_loop.run(stage, report, lambda: desired_state.read_wanted(settings, LIVE_SERVICE).number != start.obeyed):
+            if not run_loop.run(stage, report, lambda: desired_state.must_end(settings, LIVE_SERVICE, start.obeyed)):
                 log.info("live stopped on request")
                 return
             if failed := [query for query in stage if query.error]:

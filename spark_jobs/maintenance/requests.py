@@ -1,7 +1,7 @@
 """Maintenance of bronze while ingestion runs: a job requests it, and the application that owns the tables does it.
 
-Two JVMs must not write one table, and ingestion never stops. So a request is a file under the checkpoints, which the application
-looks for now and then (`Maintenance`); it works in a thread of its own, one file at a time, and answers with a file for each table. A
+Two JVMs must not write one table, and ingestion never stops. So a request is a document, which the application
+looks for now and then (`Maintenance`); it works in a thread of its own, one file at a time, and answers with a document for each table. A
 request is valid until it is answered, withdrawn or expired, even if processes die meanwhile.
 """
 
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.lake.tables import Table
 from spark_jobs.maintenance import table_maintenance
 from spark_jobs.maintenance.table_maintenance import Report
-from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime import documents
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -44,33 +44,31 @@ def ask(settings: Settings, tables: Iterable[Table], who: str, now: datetime, wa
     expires = now + timedelta(seconds=wait_seconds)
     names = tuple(table.name for table in tables)
     request = Request(uuid.uuid4().hex[:12], who, now.isoformat(), expires.isoformat(), names)
-    write_whole(_request_file(settings), json.dumps(asdict(request)))
+    documents.write(settings, _request_file(settings), json.dumps(asdict(request)))
     return request
 
 
 def answers(settings: Settings, request: Request) -> dict[str, Report]:
     """What was answered so far, by table."""
     files = {name: _answer_file(settings, request.id, name) for name in request.tables}
-    return {name: Report.of(_read(file)) for name, file in files.items() if file.exists()}
+    return {name: Report.of(facts) for name, file in files.items() if (facts := _find(settings, file)) is not None}
 
 
 def withdraw(settings: Settings, request: Request) -> None:
     """Take a request back, with its answers."""
     present = read_request(settings)
     if present and present.id == request.id:
-        _request_file(settings).unlink(missing_ok=True)
+        documents.remove(settings, _request_file(settings))
     for name in request.tables:
-        _answer_file(settings, request.id, name).unlink(missing_ok=True)
+        documents.remove(settings, _answer_file(settings, request.id, name))
 
 
 def read_request(settings: Settings) -> Request | None:
     """The open request, if any; one that cannot be read is none."""
     try:
-        facts = _read(_request_file(settings))
-        return Request(**(facts | {"tables": tuple(facts["tables"])}))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        facts = _find(settings, _request_file(settings))
+        return Request(**(facts | {"tables": tuple(facts["tables"])})) if facts is not None else None
+    except (OSError, documents.NoAnswer, ValueError, TypeError, KeyError) as error:
         log.warning("the request %s cannot be read, so it is not served: %s", _request_file(settings), error)
         return None
 
@@ -88,13 +86,13 @@ class Maintenance:
 
     def serve(self) -> None:
         """Start what is asked for of these tables, unless something is under way; returns at once. Call it about once a second."""
-        if not _request_file(self._settings).exists() or (self._thread and self._thread.is_alive()):  # nearly always
+        if self._thread and self._thread.is_alive():
             return
         request = read_request(self._settings)
         if request is None or datetime.fromisoformat(request.expires_at) <= table_maintenance.utc_now():
             return
         asked = [table for table in self._tables if table.name in request.tables]
-        if waiting := [table for table in asked if not _answer_file(self._settings, request.id, table.name).exists()]:
+        if waiting := [table for table in asked if _find(self._settings, _answer_file(self._settings, request.id, table.name)) is None]:
             self._thread = threading.Thread(target=self._work, args=(request, waiting), name="maintenance", daemon=True)
             self._thread.start()
 
@@ -120,8 +118,8 @@ class Maintenance:
                 report = Report.of_failure(table, error)
                 log.error("%s", report)
             try:
-                write_whole(_answer_file(self._settings, request.id, table.name), json.dumps(asdict(report)))
-            except OSError as error:
+                documents.write(self._settings, _answer_file(self._settings, request.id, table.name), json.dumps(asdict(report)))
+            except (OSError, documents.NoAnswer) as error:
                 log.error("the answer about %s cannot be written: %s", table.name, error)
 
 
@@ -137,5 +135,8 @@ def _answer_file(settings: Settings, number: str, table: str) -> Path:
     return _folder(settings) / f"maintenance.{number}.{table}.json"
 
 
-def _read(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.read_text()))
+def _find(settings: Settings, file: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(documents.read(settings, file).text))
+    except FileNotFoundError:
+        return None

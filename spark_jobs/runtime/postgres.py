@@ -10,11 +10,13 @@ _ANSWER_SECONDS = 5
 # Two processes that create one table at a time can both fail: so one after the other, and no lock where it exists.
 _SHARED = """
     do $$ begin
-        if to_regclass('ledger_leases') is null then
+        if to_regclass('ledger_documents') is null then
             perform pg_advisory_xact_lock(hashtextextended('ledger tables', 0));
             create table if not exists ledger_leases (
                 warehouse text, name text, epoch bigint not null, owner text, process text, host text, since timestamptz,
                 renewed_at timestamptz, is_clean boolean not null, primary key (warehouse, name));
+            create table if not exists ledger_documents (
+                warehouse text, name text, body text not null, written_at timestamptz not null, primary key (warehouse, name));
         end if;
     end $$
 """
@@ -30,10 +32,10 @@ def connect(settings: Settings, seconds: int) -> Any:
     return connection
 
 
-def connect_shared(settings: Settings, silent_seconds: int) -> Any:
+def connect_shared(settings: Settings, silent_seconds: int = 0) -> Any:
     """A connection whose statements each count at once, to a database with the tables that hosts share. The caller closes it.
 
-    The server ends it, with its locks, when it was silent for so many seconds. Raises as `connect` does.
+    The server ends it, with its locks, when it was silent for `silent_seconds`, if given. Raises as `connect` does.
     """
     options = f"-c idle_session_timeout={silent_seconds * 1000} -c statement_timeout={_ANSWER_SECONDS * 1000}"
     connection = _connect(

@@ -1,6 +1,6 @@
-"""The desired state of a service: running, stopped or restarted. One small file, which applications and supervisors obey.
+"""The desired state of a service: running, stopped or restarted. One small document, which applications and supervisors obey.
 
-An application compares the file with what it was when it started: any later request ends it gracefully, after the current
+An application compares it with what it was when it started: any later request ends it gracefully, after the current
 batch. So an application that is started by hand runs, although the service is stopped.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from spark_jobs.runtime.atomic_files import write_whole
+from spark_jobs.runtime import documents
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import heartbeat
@@ -57,7 +57,7 @@ def read_wanted(settings: Settings, service: Service) -> Wanted:
     """The desired state: that it runs where nothing was ever requested."""
     file = service.folder(settings) / _FILE
     try:
-        wanted = Wanted(**json.loads(file.read_text()))
+        wanted = Wanted(**json.loads(documents.read(settings, file).text))
         return replace(wanted, state=STOPPED) if wanted.state == _STOPPED_BEFORE else wanted
     except FileNotFoundError:
         return Wanted()
@@ -65,10 +65,18 @@ def read_wanted(settings: Settings, service: Service) -> Wanted:
         raise LedgerError(f"{file} cannot be read ({error}): remove it, then request the state again") from None
 
 
+def must_end(settings: Settings, service: Service, obeyed: str) -> bool:
+    """Whether a request came after the one of this number, so a running application is to end; no as long as nobody can say."""
+    try:
+        return read_wanted(settings, service).number != obeyed
+    except documents.NoAnswer:
+        return False
+
+
 def ask(settings: Settings, service: Service, state: str, who: str, why: str) -> Wanted:
     """Record what is wanted; running applications see it within a second."""
     wanted = Wanted(state, uuid.uuid4().hex, who, why, datetime.now(UTC).isoformat(timespec="seconds"))
-    write_whole(service.folder(settings) / _FILE, json.dumps(asdict(wanted)))
+    documents.write(settings, service.folder(settings) / _FILE, json.dumps(asdict(wanted)))
     return wanted
 
 

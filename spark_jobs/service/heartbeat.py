@@ -1,6 +1,6 @@
-"""The heartbeat of an application: who it is, how far it has come and what waits, in one small file, once a second.
+"""The heartbeat of an application: who it is, how far it has come and what waits, in one small document, once a second.
 
-Its supervisor reads it, and the commands that log its status. Times are seconds since the epoch, by this host's clock.
+Its supervisor reads it, and the commands that log its status. Times are seconds since the epoch, by the clock of the host that reads it.
 """
 
 import json
@@ -8,13 +8,14 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from spark_jobs.runtime import documents
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.identity import find_process, identify
 from spark_jobs.runtime.settings import Settings
@@ -85,12 +86,13 @@ class Heartbeat:
 
 def read(settings: Settings, service: Service) -> list[Heartbeat]:
     """The last heartbeat of every application of a service that ever ran on these checkpoints."""
-    return [beat for file in sorted(service.folder(settings).glob(f"*{_NAME}")) if (beat := _read(file))]
+    files = documents.find(settings, service.folder(settings), f"*{_NAME}")
+    return [beat for file in files if (beat := _read(settings, file))]
 
 
 def read_one(settings: Settings, service: Service, name: str) -> Heartbeat | None:
     """The last heartbeat of an application; None when it never ran."""
-    return _read(service.folder(settings) / f"{name}{_NAME}")
+    return _read(settings, service.folder(settings) / f"{name}{_NAME}")
 
 
 def end_leftovers(settings: Settings, service: Service, parts: Iterable[str]) -> list[str]:
@@ -122,10 +124,10 @@ def kill(processes: Iterable[psutil.Process], patience: float = 10) -> None:
 
 
 class HeartbeatFile:
-    """Writes the heartbeat of this process, in place and at a fixed size: a full disk does not silence it."""
+    """Writes the heartbeat of this process; a file in place and at a fixed size: a full disk does not silence it."""
 
     def __init__(self, settings: Settings, service: Service, name: str, parts: Iterable[str], run_id: str, epoch: int) -> None:
-        self._path = service.folder(settings) / f"{name}{_NAME}"
+        self._settings, self._path = settings, service.folder(settings) / f"{name}{_NAME}"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._facts: dict[str, Any] = {
             "application": name,
@@ -145,10 +147,14 @@ class HeartbeatFile:
     def beat(self, **news: Any) -> None:
         """Write the heartbeat, with what is new."""
         self._facts |= news
-        text = json.dumps({**self._facts, "beat_at": time.time()}).encode()
+        text = json.dumps({**self._facts, "beat_at": time.time()})
+        if self._settings.has_several_hosts:
+            with suppress(documents.NoAnswer):  # who reads it will see that it is old
+                documents.write(self._settings, self._path, text)
+            return
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            os.pwrite(file, text[:_SIZE].ljust(_SIZE), 0)
+            os.pwrite(file, text.encode()[:_SIZE].ljust(_SIZE), 0)
         finally:
             os.close(file)
 
@@ -165,13 +171,22 @@ def beating(settings: Settings, service: Service, name: str, parts: Iterable[str
         raise
 
 
-def _read(file: Path) -> Heartbeat | None:
-    """A heartbeat that is just being written is read again."""
+def _read(settings: Settings, file: Path) -> Heartbeat | None:
+    """A heartbeat that is just being written is read again. Times by another clock become times by ours."""
     for _ in range(5):
         try:
-            return Heartbeat(json.loads(file.read_text()))
+            found = documents.read(settings, file)
+            facts = json.loads(found.text)
+            shift = 0.0 if found.age is None else time.time() - found.age - facts["beat_at"]
+            return Heartbeat(_shifted(facts, shift) if shift else facts)
         except FileNotFoundError:
             return None
         except ValueError:
             time.sleep(0.02)
     return None
+
+
+def _shifted(facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """The same facts with their times (`..._at`) so many seconds later."""
+    moved = {name: value + seconds if name.endswith("_at") and isinstance(value, float) else value for name, value in facts.items()}
+    return moved | {"topics": {name: _shifted(part, seconds) for name, part in facts["topics"].items()}} if "topics" in facts else moved

@@ -106,8 +106,10 @@ class Supervisor:
         beat = heartbeat.read_one(self._settings, self._service, self.name)
         if beat is None or not beat.is_alive():
             return
-        for process in beat.processes()[-1:]:
-            process.terminate()
+        if processes := beat.processes():
+            processes[-1].terminate()
+        else:  # it is on another host, where it sees the request
+            desired_state.ask(self._settings, self._service, desired_state.RUN, self.name, "another one is to start")
         deadline = time.time() + seconds
         while beat.is_alive() and time.time() < deadline:
             time.sleep(0.2)

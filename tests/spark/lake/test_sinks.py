@@ -8,9 +8,10 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.lake import few_rows, side_by_side, sinks, sources
+from spark_jobs.lake import few_rows, postgres_leases, side_by_side, sinks, sources
 from spark_jobs.lake.tables import Table, ensure_tables
 from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.lake.versions import is_maintenance, rows_written
@@ -167,3 +168,20 @@ def test_a_kill_point_is_inert_unless_it_is_named(monkeypatch: pytest.MonkeyPatc
     kill_point("before silver.transactions")
     kill_point("after silver.transactions_late")
     kill_point("")
+
+
+def test_a_commit_that_was_begun_before_another_host_took_the_lease_fails(spark: SparkSession, home: Settings) -> None:
+    """The JVM of a job whose process was paused: it has written its files, and would make the commit now."""
+    sinks.append_batches(batches(spark, 1), home, LOG, Txn("job", 1))
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(LOG.path(home)))  # type: ignore[union-attr]
+    transaction = log.startTransaction()
+    written = transaction.writeFiles(batches(spark, 2)._jdf)
+    postgres_leases._fence(LOG.path(home), 7)
+    operation = getattr(spark._jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$")  # type: ignore[union-attr]
+    with pytest.raises(Py4JJavaError, match="DELTA_METADATA_CHANGED"):
+        transaction.commit(written, getattr(operation, "MODULE$"))
+    rows = LOG.open(home)
+    assert (rows.version(), rows.metadata().configuration[postgres_leases.EPOCH]) == (2, "7")
+    sinks.append_batches(batches(spark, 2), home, LOG, Txn("job", 2))  # who has the lease goes on
+    assert sinks.applied(home, LOG, "job") == 2
+    assert is_maintenance(LOG.path(home), 2)
