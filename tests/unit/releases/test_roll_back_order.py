@@ -11,6 +11,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from expectations.gate import Judgement
 from spark_jobs import control, run
 from spark_jobs.lake import leases, versions
+from spark_jobs.lake.file_leases import FileLeases
 from spark_jobs.lake.tables import DECISIONS, GOLD, QUALITY_RESULTS, RELEASES, SILVER, SILVER_OWNED, SILVER_TRANSACTIONS
 from spark_jobs.releases import decisions, gates, releases, rollback
 from spark_jobs.runtime.errors import LedgerError
@@ -100,17 +101,17 @@ def test_a_roll_back_is_decided_only_while_nobody_writes_what_it_changes(
     """Or a job would write its first tables before it and the others after it."""
     settings, released = released_home
     waits = threading.Event()
-    try_lock = leases._try_lock
+    try_take = FileLeases.try_take
 
-    def tried(file: Any) -> bool:
-        is_locked = try_lock(file)
-        if not is_locked:
+    def tried(leases: FileLeases, name: str) -> int | None:
+        epoch = try_take(leases, name)
+        if epoch is None:
             waits.set()
-        return is_locked
+        return epoch
 
     decider = threading.Thread(target=decisions.decide, args=(settings, "roll back", "Ada", "why not", LOADED))
     with leases.hold(settings, SILVER_OWNED, owner="silver"):
-        monkeypatch.setattr(leases, "_try_lock", tried)
+        monkeypatch.setattr(FileLeases, "try_take", tried)
         decider.start()
         assert waits.wait(60)
         assert control.generation(settings) == 1
