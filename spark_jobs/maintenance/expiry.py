@@ -1,4 +1,4 @@
-"""The records of runs that expire with the releases: verdicts with their reports, releases, audits.
+"""The records of runs that expire with the releases: verdicts with their reports, releases, audits; and what killed processes left.
 
 They stay a day longer than LEDGER_RELEASE_DAYS, and longer if something still refers to them. The other control tables keep their rows,
 because the audit and roll-backs need them.
@@ -14,6 +14,8 @@ from spark_jobs import control
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import AUDITS, DECISIONS, QUALITY_RESULTS, RELEASES, Table
 from spark_jobs.releases import retention
+from spark_jobs.runtime import scratch
+from spark_jobs.runtime.atomic_files import remove_drafts
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,15 @@ def remove_expired_reports(settings: Settings, now: datetime) -> int:
     if files:
         log.info("reports of gates: %d files (%.1f MB) had expired", files, size / 2**20)
     return files
+
+
+def remove_leftovers(settings: Settings, now: datetime) -> int:
+    """Remove what killed processes left: what Spark held on the disk, and drafts of files that are a day old; returns how many."""
+    limit = (now - timedelta(days=1)).timestamp()
+    removed = scratch.sweep(settings) + remove_drafts(settings.checkpoints, limit)
+    if removed:
+        log.info("%d files and folders of killed processes removed", removed)
+    return removed
 
 
 def _find_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:

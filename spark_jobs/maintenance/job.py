@@ -53,6 +53,7 @@ def run(settings: Settings, tables: Sequence[Table], start: Callable[[], SparkSe
     if QUALITY_RESULTS in tables:
         expiry.remove_expired_reports(settings, table_maintenance.utc_now())
         catalogues.bring_up_to_date(settings)
+        expiry.remove_leftovers(settings, table_maintenance.utc_now())
     if failed := [report for report in reports if report.error]:
         raise LedgerError(f"maintenance of {len(failed)} of {len(reports)} tables failed: {'; '.join(map(str, failed))}")
     return reports

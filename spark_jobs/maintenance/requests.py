@@ -40,7 +40,12 @@ class Request:
 
 
 def ask(settings: Settings, tables: Iterable[Table], who: str, now: datetime, wait_seconds: float) -> Request:
-    """Put a request for some tables, in place of any that was there. The caller takes its answers, and withdraws it."""
+    """Put a request for some tables, in place of any that was there. The caller takes its answers, and withdraws it.
+
+    Answers to earlier ones are removed: who asked was killed before it could take them.
+    """
+    for answer in _folder(settings).glob("maintenance.*.*.json"):
+        answer.unlink(missing_ok=True)
     expires = now + timedelta(seconds=wait_seconds)
     names = tuple(table.name for table in tables)
     request = Request(uuid.uuid4().hex[:12], who, now.isoformat(), expires.isoformat(), names)

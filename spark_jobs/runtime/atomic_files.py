@@ -1,7 +1,11 @@
 """Files that others read while they are written: they see what was there before, or all of what is new."""
 
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
+
+_DRAFT = re.compile(r"\..+\.\d+")
 
 
 def write_whole(file: Path, text: str) -> None:
@@ -14,3 +18,14 @@ def write_whole(file: Path, text: str) -> None:
         output.flush()
         os.fsync(output.fileno())
     os.replace(draft, file)
+
+
+def remove_drafts(folder: Path, before: float) -> int:
+    """Remove the drafts below a folder of processes that died as they wrote, last changed before a time in seconds; returns how many."""
+    removed = 0
+    for file in folder.rglob(".*"):
+        with suppress(FileNotFoundError):  # its writer was slow, and is done
+            if _DRAFT.fullmatch(file.name) and file.is_file() and file.stat().st_mtime < before:
+                file.unlink()
+                removed += 1
+    return removed

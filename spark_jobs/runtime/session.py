@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.runtime import engine, progress
+from spark_jobs.runtime import engine, progress, scratch
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
@@ -166,14 +166,23 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     conf = submit_conf(settings)
     is_first = SparkSession._instantiatedSession is None
+    wanted: dict[str, Any] = {**conf, **more}
     if is_first and (gateway := engine.borrow(settings, name, engine.needs(settings.spark_master, conf), more)):
         _enter(gateway)
+    elif is_first:
+        wanted |= _scratch_conf(settings, wanted["spark.driver.extraJavaOptions"])
     os.environ |= ui_environment(settings)
-    spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map={**conf, **more}).getOrCreate()
+    spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map=wanted).getOrCreate()
     if is_first and (address := spark.sparkContext.uiWebUrl):
         log.info("Spark's pages: %s", address)
         progress.link(address)
     return spark
+
+
+def _scratch_conf(settings: Settings, java_options: str) -> dict[str, str]:
+    """Where this process's JVM keeps temporary files; not in `submit_conf`, because no other JVM may use the same folder."""
+    folder = scratch.own(settings)
+    return {"spark.local.dir": str(folder), "spark.driver.extraJavaOptions": f'{java_options} -Djava.io.tmpdir="{folder}"'}
 
 
 def ui_environment(settings: Settings) -> dict[str, str]:
