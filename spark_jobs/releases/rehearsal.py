@@ -25,7 +25,6 @@ from spark_jobs.control.verdicts import Verdict, all_verdicts
 from spark_jobs.lake.tables import BY_NAME, LAYERS, Table
 from spark_jobs.lake.topics import VERSIONS
 from spark_jobs.releases.releases import read_releases
-from spark_jobs.runtime import scratch
 from spark_jobs.runtime.errors import GateClosed, SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import print_masked
@@ -108,7 +107,7 @@ def judge_runs(
         raise SettingsError(
             f"none of {len(runs)} runs can be rehearsed: found no versions of {table.name} any more, expected a later release"
         )
-    with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=scratch.own(settings)) as folder:
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         judgements = judge_profiles(Path(folder), "rehearsal", measured, queries, "rehearsal", datetime.now(UTC))
     return [(names[judgement.table], judgement) for judgement in judgements]
 

@@ -20,7 +20,6 @@ from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topic import ARRIVAL
 from spark_jobs.lake.topics import BY_TOPIC
 from spark_jobs.releases.rehearsal import PastRun, conclude, find_runs, judge_runs
-from spark_jobs.runtime import scratch
 from spark_jobs.runtime.errors import SettingsError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import print_masked
@@ -57,7 +56,7 @@ def run(settings: Settings, layer: str, file: Path, since: int) -> None:
     if not runs:
         conclude([], 0)
         return
-    with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=scratch.own(settings)) as folder:
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         refused = Path(folder) / "refused"
         _refuse(settings, rules, file, runs, refused)
         _compare(settings, BY_TOPIC[rules.topic].quarantine, runs, refused)
