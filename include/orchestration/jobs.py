@@ -19,6 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from include.orchestration.lineage import parent_of
 from include.orchestration.pages import with_pages
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.engine import FOLDER
@@ -99,7 +100,7 @@ class _Process:
                     read_settings().checkpoints / FOLDER,
                     [*self.command, *arguments],
                     cwd=ROOT,
-                    env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", "")},
+                    env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", ""), **parent_of(context)},
                     umask=UMASK,
                     stdin=nothing.fileno(),
                     stdout=output.fileno(),
@@ -136,7 +137,8 @@ class SparkJob(_Process, SparkSubmitOperator):
         if _engine_runs():
             self.run_to_the_end(context, *self.application_args)
             return
-        self.env_vars = {**(self.env_vars or {}), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.env_vars = {**(self.env_vars or {}), "PATH": path, **parent_of(context)}
         try:
             with _progress_pushed(context, self.application_args[0]):
                 super().execute(context)

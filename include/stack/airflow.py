@@ -95,6 +95,8 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
         "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
+        "OPENLINEAGE__NAMESPACE": "ledger",  # as of the jobs' own events; where to they go, the client's variables say for both
+        "OPENLINEAGE__DISABLE_SOURCE_CODE": "True",
         "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",  # between the tasks of a run; each look costs 0.03 s of processor time
         "LOGGING__COLORED_CONSOLE_LOG": "False",
         # Airflow sets the modes of tasks' logs itself, and by default lets others read them.

@@ -13,6 +13,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.jobs import Job, job, job_error, spark_job
+from include.orchestration.lineage import parent_of
 from include.orchestration.progress import has_new_batches
 from spark_jobs.runtime import fork_server, progress
 from spark_jobs.runtime.engine import FOLDER
@@ -127,6 +128,23 @@ def test_a_job_sees_this_checkout_and_the_run_it_belongs_to(tmp_path: Path) -> N
     )
     Job(task_id="release", arguments=["release", "ä"], command=fake_job(tmp_path, body)).execute(CONTEXT)
     assert seen.read_text().splitlines() == [str(ROOT), str(ROOT), CONTEXT["run_id"], "release", "ä"]
+
+
+@pytest.mark.parametrize(("address", "parent"), [("http://127.0.0.1:9", "ledger/medallion.release/1"), ("", "none")])
+def test_a_job_is_told_which_task_started_it_where_lineage_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, parent: str
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", address)
+    monkeypatch.setattr("airflow.providers.openlineage.plugins.macros.lineage_parent_id", lambda _: "ledger/medallion.release/1")
+    seen = tmp_path / "seen"
+    body = f"open({str(seen)!r}, 'w').write(os.environ.get('OPENLINEAGE_PARENT_ID', 'none'))"
+    Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(TaskInstance().context(run_id="run"))
+    assert seen.read_text() == parent
+
+
+def test_a_job_runs_without_a_parent_that_cannot_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
+    assert parent_of(Context()) == {}
 
 
 def test_what_a_job_says_of_its_progress_is_pushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,11 +118,18 @@ def alerts() -> Iterator[Alerts]:
         yield Alerts(webhook, mail, environ)
 
 
+def lineage_file(home: Path) -> Path:
+    """Where the stack of a home sends lineage, Airflow's and that of jobs."""
+    return home.with_name("lineage.jsonl")
+
+
 @pytest.fixture(scope="session")
 def stack_home(tmp_path_factory: pytest.TempPathFactory, alerts: Alerts) -> Iterator[Path]:
     """The home of a whole stack: broker, Postgres, Airflow."""
     home = tmp_path_factory.mktemp("stack") / "a home"
-    environ = {"LEDGER_HOME": str(home), **alerts.environ}
+    names = {"TYPE": "file", "LOG_FILE_PATH": str(lineage_file(home)), "APPEND": "true"}
+    lineage = {f"OPENLINEAGE__TRANSPORT__{name}": text for name, text in names.items()}
+    environ = {"LEDGER_HOME": str(home), **alerts.environ, **lineage}
     try:
         up(environ, report=lambda _: None)
         yield home

@@ -1,5 +1,6 @@
 """The pipeline as Airflow runs it: bronze by its DAG, the rest by a run of `medallion` that the REST API triggers."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from spark_jobs.runtime.settings import Settings, read_endpoints
 from spark_jobs.service import desired_state, heartbeat
 from spark_jobs.service.heartbeat import Heartbeat
 from spark_jobs.service.services import INGESTION
+from tests.integration.conftest import lineage_file
 from tests.support import personal
 from tests.support.ledger import await_that
 
@@ -64,7 +66,22 @@ def test_a_run_of_medallion_ends_with_a_release(settings: Settings, api: Airflow
         told = call("GET", f"/dags/medallion/dagRuns/{run}/taskInstances/{gate}/xcomEntries/return_value?deserialize=true")["value"]
         assert told["verdict"] == "passed"
         assert (settings.quality / url2pathname(urlsplit(told["report"]).path).partition("/quality/")[2]).is_file()
+    lineage_leads_from_the_run_to_its_tables(lineage_file(settings.home), run)
     bronze_outlives_its_run_and_stops_when_asked(settings, api, call)
+
+
+def lineage_leads_from_the_run_to_its_tables(file: Path, run: str) -> None:
+    """By the runs that events name as their parents: Airflow's run, its task, the job, the versions of tables and offsets of topics."""
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    first = {event["run"]["runId"]: event for event in reversed(events)}
+    for task, job in (("silver", "silver"), ("gold_gate", "gate gold"), ("release", "release")):  # with and without spark-submit
+        (done,) = [event for event in events if (event["job"]["name"], event["eventType"]) == (job, "COMPLETE")]
+        of_task = first[done["run"]["facets"]["parent"]["run"]["runId"]]
+        assert (of_task["job"]["namespace"], of_task["job"]["name"]) == ("ledger", f"medallion.{task}")
+        of_run = first[of_task["run"]["facets"]["parent"]["run"]["runId"]]
+        assert of_run["run"]["facets"]["airflowDagRun"]["dagRun"]["run_id"] == run
+        assert done["outputs"]
+        assert all(each["facets"]["version"] for each in (*done["inputs"], *done["outputs"]))
 
 
 def bronze_outlives_its_run_and_stops_when_asked(settings: Settings, api: AirflowApi, call: Call) -> None:

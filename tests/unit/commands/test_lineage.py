@@ -4,19 +4,25 @@ import json
 import os
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from spark_jobs.commands import lineage
 from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import ROOT, Settings
+from tests.support.ledger import await_that
 from tests.support.listeners import HOST, Webhook, listening, port_of
 from tests.support.publishing import publish
+from tests.support.warehouse import at, bronze
 
 Copy = Callable[[], Settings]
 RUN = "01a2b3c4-0000-4000-8000-000000000001"
@@ -104,10 +110,54 @@ def test_a_place_that_does_not_answer_fails_no_job(
 
 @pytest.mark.parametrize("table", tables.EVERY, ids=lambda table: table.name)
 def test_every_table_that_a_job_writes_has_a_source(table: tables.Table) -> None:
-    known = {each.name for each in tables.EVERY} | {f"kafka.{each.topic}" for each in tables.BRONZE}
-    assert set(lineage.sources(table, "gold")) <= known
-    if table.layer != "control":
+    assert set(lineage.sources(table, "gold")) <= {each.name for each in tables.EVERY}
+    if table.layer not in ("bronze", "control"):  # bronze is made from records
         assert lineage.sources(table, None)
+
+
+def test_bronze_says_which_records_each_batch_has_read(copy_home: Copy, log: Path) -> None:
+    settings = replace(copy_home(), kafka_bootstrap="broker:9092")
+
+    def add(*coordinates: tuple[str, int, int, int]) -> None:
+        rows = [bronze(at(partition, offset, batch, topic), b"k", b"{}") for topic, partition, offset, batch in coordinates]
+        schema = pa.schema(tables.BRONZE_TRANSACTIONS.delta_schema().to_arrow())
+        write_deltalake(str(tables.BRONZE_TRANSACTIONS.path(settings)), pa.Table.from_pylist(rows, schema), mode="append")
+
+    with lineage.told(settings, options("import")):
+        add(*(("transactions", 0, offset, 7) for offset in range(100, 110)), ("transactions", 1, 5, 7))
+        add(("transactions", 0, 110, 8), ("file:old", 0, 3, 8))
+    _, complete = events(log)
+    file, topic = complete["inputs"]
+    assert (file["namespace"], file["name"]) == ("file", "old")
+    assert (topic["namespace"], topic["name"]) == ("kafka://broker:9092", "transactions")
+    assert topic["inputFacets"]["ledger_offsets"]["topic"] == "transactions"
+    assert topic["inputFacets"]["ledger_offsets"]["batches"] == [
+        {"batch": 7, "partition": 0, "first_offset": 100, "last_offset": 109, "records": 10},
+        {"batch": 7, "partition": 1, "first_offset": 5, "last_offset": 5, "records": 1},
+        {"batch": 8, "partition": 0, "first_offset": 110, "last_offset": 110, "records": 1},
+    ]
+    assert topic["inputFacets"]["inputStatistics"]["rowCount"] == 12
+    (written,) = complete["outputs"]
+    assert [field["name"] for field in written["facets"]["schema"]["fields"]] == list(tables.BRONZE_TRANSACTIONS.columns)
+
+
+def test_an_application_that_runs_for_long_says_meanwhile_what_it_has_written(
+    copy_home: Copy, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = copy_home()
+    monkeypatch.setattr(lineage, "EVERY_SECONDS", 0.05)
+    with lineage.told(settings, options("bronze")):
+        table = tables.BRONZE_CUSTOMERS
+        rows = [bronze(at(0, 77, 9, "customers"), b"k", b"{}")]
+        write_deltalake(str(table.path(settings)), pa.Table.from_pylist(rows, pa.schema(table.delta_schema().to_arrow())), mode="append")
+        await_that(lambda: len(events(log)) > 1)
+        time.sleep(0.2)
+    start, running, complete = events(log)
+    assert [event["eventType"] for event in (start, running, complete)] == ["START", "RUNNING", "COMPLETE"]
+    assert [each["name"] for each in running["outputs"]] == ["bronze.customers"]
+    assert [(row["first_offset"], row["batch"]) for row in running["inputs"][0]["inputFacets"]["ledger_offsets"]["batches"]] == [(77, 9)]
+    assert (complete["inputs"], complete["outputs"]) == ([], [])  # nothing since
+    assert {event["run"]["runId"] for event in (start, running, complete)} == {start["run"]["runId"]}
 
 
 def test_variables_that_name_no_place_ask_for_no_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from airflow.providers.openlineage.get_provider_info import get_provider_info
 
 from include import airflow_roles
 from include.setup.install import LOCKS
@@ -102,7 +103,7 @@ def test_airflow_parts_share_image_settings_and_volumes() -> None:
 
 
 def test_airflow_knows_every_option() -> None:
-    known = yaml.safe_load((installed("airflow") / "config_templates/config.yml").read_text())
+    known = yaml.safe_load((installed("airflow") / "config_templates/config.yml").read_text()) | get_provider_info()["config"]
     names = [name.removesuffix("_CMD") for name in SERVICES["airflow-scheduler"]["environment"] if name.startswith("AIRFLOW__")]
     options = [name.split("__")[1:] for name in names]
     assert options
