@@ -1,4 +1,7 @@
-"""`python -m include.metrics [--port N]`: the metrics of a LEDGER_HOME, at /metrics on loopback; without a port, printed once."""
+"""`python -m include.metrics [--port N [--statsd-port N]]`: the metrics of a LEDGER_HOME, at /metrics on loopback.
+
+Without a port, they are printed once.
+"""
 
 import argparse
 import logging
@@ -8,6 +11,7 @@ import threading
 
 from prometheus_client import generate_latest, start_http_server
 
+from include.metrics.airflow import listen
 from include.metrics.exporter import registry
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import read_settings
@@ -19,10 +23,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m include.metrics", description=__doc__)
     parser.add_argument("--port", type=int, help="where to listen on loopback; without it, print the series once and end")
-    port = parser.parse_args(arguments).port
+    parser.add_argument("--statsd-port", type=int, help="where to receive on loopback what Airflow sends by StatsD")
+    options = parser.parse_args(arguments)
+    port = options.port
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        found = registry(read_settings())
+        found = registry(read_settings(), listen(HOST, options.statsd_port) if options.statsd_port else None)
         if port is None:
             sys.stdout.write(generate_latest(found).decode())
             return 0

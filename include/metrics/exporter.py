@@ -10,7 +10,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from include.metrics import applications, host, warehouse
-from include.metrics.series import APPLICATIONS, BATCHES, BY_NAME, COUNTER, GATES, HOST, JOBS, QUARANTINE, RELEASES, SERIES, TABLES, Sample
+from include.metrics.airflow import Received
+from include.metrics.series import (
+    AIRFLOW,
+    APPLICATIONS,
+    BATCHES,
+    BY_NAME,
+    COUNTER,
+    GATES,
+    HOST,
+    JOBS,
+    QUARANTINE,
+    RELEASES,
+    SERIES,
+    TABLES,
+    Sample,
+)
 from include.metrics.warehouse import Cache
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
@@ -23,7 +38,7 @@ Part = Callable[[], Iterable[Sample]]
 class Exporter(Collector):
     """The series of one home. Scrapes that come at a time are answered one behind the other."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, airflow: Received | None = None) -> None:
         cache = Cache(settings)
         self.parts: dict[str, Part] = {
             APPLICATIONS: lambda: applications.read(settings),
@@ -34,6 +49,7 @@ class Exporter(Collector):
             GATES: lambda: warehouse.read_gates(cache),
             QUARANTINE: lambda: warehouse.read_quarantine(cache),
             HOST: lambda: host.read_host(settings),
+            AIRFLOW: lambda: airflow.read() if airflow else (),
         }
         self._one_at_a_time = threading.Lock()
         self._failing: set[str] = set()
@@ -68,10 +84,10 @@ class Exporter(Collector):
             yield "ledger_scrape_seconds", (name,), time.monotonic() - began
 
 
-def registry(settings: Settings) -> CollectorRegistry:
-    """What Prometheus' client serves: the series of a home, and nothing of the exporter's own process."""
+def registry(settings: Settings, airflow: Received | None = None) -> CollectorRegistry:
+    """What Prometheus' client serves: the series of a home and of its Airflow, and nothing of the exporter's own process."""
     made = CollectorRegistry(auto_describe=False)
-    made.register(Exporter(settings))
+    made.register(Exporter(settings, airflow))
     return made
 
 

@@ -22,8 +22,8 @@ def _of(part: str, *series: tuple[str, str, str, str]) -> tuple[Series, ...]:
     return tuple(Series(part, f"ledger_{name}", kind, tuple(labels.split()), text) for name, kind, labels, text in series)
 
 
-APPLICATIONS, JOBS, TABLES, BATCHES, RELEASES, GATES, QUARANTINE, HOST = (
-    *("applications", "jobs", "tables", "batches", "releases", "gates", "quarantine", "host"),
+APPLICATIONS, JOBS, TABLES, BATCHES, RELEASES, GATES, QUARANTINE, HOST, AIRFLOW = (
+    *("applications", "jobs", "tables", "batches", "releases", "gates", "quarantine", "host", "airflow"),
 )
 EXPORTER = "exporter"
 
@@ -154,6 +154,26 @@ SERIES = (
         ("disk_size_bytes", GAUGE, "place", "the size of that disk"),
         ("lease_held", GAUGE, "lease", "1: a process holds the lease of the table or job"),
         ("lease_takes_total", COUNTER, "lease", "how often it was taken"),
+    ),
+    *_of(
+        AIRFLOW,
+        (
+            "airflow_heartbeats_total",
+            COUNTER,
+            "component",
+            "heartbeats of scheduler, dag_processor and triggerer",
+        ),
+        (
+            "airflow_tasks_total",
+            COUNTER,
+            "dag task state",
+            "tasks that ended, by their state",
+        ),
+        ("airflow_runs_total", COUNTER, "dag state", "runs of DAGs that ended: success or failed"),
+        ("airflow_run_seconds_total", COUNTER, "dag state", "how long they took, together"),
+        ("airflow_queued_seconds_total", COUNTER, "dag task", "how long tasks waited in the queue before they started"),
+        ("airflow_executor_tasks", GAUGE, "state", "places of the executor: open, queued, running"),
+        ("airflow_import_errors", GAUGE, "", "files of DAGs that cannot be read"),
     ),
     *_of(
         EXPORTER,

@@ -147,7 +147,7 @@ def _start_services(settings: Settings, outside_kafka: str | None, outside_postg
 
 def _start_airflow(settings: Settings, metadata_url: str, port: int, environ: Mapping[str, str], report: Report) -> None:
     home = settings.home
-    wanted = airflow.environment(settings, metadata_url, port, environ)
+    wanted = airflow.environment(settings, metadata_url, port, environ) | prometheus.airflow_environment(home)
     migration = airflow.migrate(home, wanted, metadata_url)
     if migration:
         airflow.wait_for_migration(home, migration, metadata_url)

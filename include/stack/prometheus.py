@@ -1,6 +1,7 @@
 """On request: the exporter of metrics, Debian's Prometheus and its alertmanager, all on loopback, with what they keep below the home."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -19,8 +20,14 @@ from spark_jobs.runtime.settings import ROOT, Settings
 EXPORTER, PROMETHEUS, ALERTMANAGER = "metrics-exporter", "prometheus", "alertmanager"
 PARTS = (EXPORTER, PROMETHEUS, ALERTMANAGER)
 PROGRAMS = {PROMETHEUS: "prometheus", ALERTMANAGER: "prometheus-alertmanager"}  # as Debian names them, and their packages
+STATSD = "metrics-statsd"  # the port at which the exporter receives what Airflow sends
 URLS = {EXPORTER: "METRICS_URL", PROMETHEUS: "PROMETHEUS_URL", ALERTMANAGER: "ALERTMANAGER_URL"}  # in `make status`
 READY_SECONDS = 60
+# What of Airflow's metrics the exporter has series for (include/metrics/airflow.py): the beginnings of names.
+FROM_AIRFLOW = (
+    *("scheduler_heartbeat", "dag_processor_heartbeat", "triggerer_heartbeat", "dag_processing.import_errors"),
+    *("ti.finish", "dagrun.duration", "task.queued_duration", "executor."),
+)
 KEPT_DAYS, KEPT_SIZE = 15, "1GB"
 _SETTINGS = ROOT / "include/prometheus"
 _PATHS = {EXPORTER: "/metrics", PROMETHEUS: "/-/ready", ALERTMANAGER: "/-/ready"}
@@ -37,6 +44,8 @@ def launch(settings: Settings) -> list[Running]:
     home = settings.home
     stopped = [part for part in PARTS if not find_part(home, part)]
     ports = {part: claim_port(home, part) if part in stopped else ports_of(home)[part] for part in PARTS}
+    if EXPORTER in stopped:
+        claim_port(home, STATSD)
     return [start(home, part, command, _environment(settings), log_file(home, part)) for part, command in _commands(home, ports, stopped)]
 
 
@@ -57,6 +66,16 @@ def log_file(home: Path, part: str) -> Path:
     return home / "stack/prometheus" / f"{part}.log"
 
 
+def airflow_environment(home: Path) -> dict[str, str]:
+    """How Airflow sends its metrics to the exporter of this home; nothing where none runs, or one of an older version."""
+    port = ports_of(home).get(STATSD)
+    if port is None or not find_part(home, EXPORTER):
+        return {}
+    options = {"STATSD_ON": "True", "STATSD_HOST": HOST, "STATSD_PORT": str(port), "STATSD_PREFIX": "", "LEGACY_NAMES_ON": "False"}
+    options |= {"STATSD_INFLUXDB_ENABLED": "True", "METRICS_ALLOW_LIST": ",".join(f"^{re.escape(name)}" for name in FROM_AIRFLOW)}
+    return {f"AIRFLOW__METRICS__{name}": text for name, text in options.items()}
+
+
 def _commands(home: Path, ports: Mapping[str, int], parts: list[str]) -> list[tuple[str, list[str]]]:
     folder = stack_folder(home) / "prometheus"
     config = folder / "prometheus.yml"
@@ -64,7 +83,10 @@ def _commands(home: Path, ports: Mapping[str, int], parts: list[str]) -> list[tu
     text = Template((_SETTINGS / "prometheus.yml").read_text()).safe_substitute(words, rules=_SETTINGS / "rules.yml")
     write_whole(config, text)
     commands = {
-        EXPORTER: [sys.executable, "-m", "include.metrics", "--port", str(ports[EXPORTER])],
+        EXPORTER: [
+            *(sys.executable, "-m", "include.metrics", "--port", str(ports[EXPORTER])),
+            *(["--statsd-port", str(statsd)] if (statsd := ports_of(home).get(STATSD)) else []),
+        ],
         PROMETHEUS: [
             *(PROGRAMS[PROMETHEUS], f"--config.file={config}", f"--web.listen-address={HOST}:{ports[PROMETHEUS]}"),
             *(f"--storage.tsdb.path={folder / 'data'}", f"--storage.tsdb.retention.time={KEPT_DAYS}d"),

@@ -30,6 +30,18 @@ COSTS = {
 }
 
 
+# What Airflow sends while all is well: a second of it.
+AIRFLOW = "\n".join(
+    [
+        *("scheduler_heartbeat:1|c", "dag_processor_heartbeat:1|c", "triggerer_heartbeat:1|c", "dag_processing.import_errors:0|g"),
+        "ti.finish,dag_id=medallion,task_id=silver,state=success:1|c",
+        "dagrun.duration.success,dag_id=medallion,run_type=scheduled:1500.5|ms",
+        "task.queued_duration,dag_id=medallion,task_id=silver,queue=default:250|ms",
+        *("executor.open_slots:3|g", "executor.queued_tasks:0|g", "executor.running_tasks:1|g"),
+    ]
+)
+
+
 def part(**facts: Any) -> dict[str, Any]:
     """The status of a query that runs."""
     return {"state": RUNNING, "batch": 7, "lag_records": 0, "progressed_at": time.time(), "costs": COSTS} | facts

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from prometheus_client import start_http_server
 
+from include.metrics.airflow import Received
 from include.metrics.exporter import registry
 from spark_jobs.runtime.settings import ROOT, Settings
 
@@ -62,11 +63,11 @@ def await_until(is_so: Callable[[], bool], seconds: float, what: Callable[[], ob
 
 
 @contextmanager
-def scraping(settings: Settings, folder: Path) -> Iterator[Prometheus]:
+def scraping(settings: Settings, folder: Path, airflow: Received | None = None) -> Iterator[Prometheus]:
     """Prometheus with the project's rules, but for the times that a fault must last, over an exporter of this process."""
-    server, thread = start_http_server(0, "127.0.0.1", registry(settings))
+    server, thread = start_http_server(0, "127.0.0.1", registry(settings, airflow))
     port, log = _free_port(), folder / "prometheus.log"
-    rules = yaml.safe_load(RULES.read_text())
+    rules = yaml.safe_load(RULES.read_text().replace("[2m]", "[5s]"))
     for group in rules["groups"]:
         group["interval"] = "1s"
         for rule in group["rules"]:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from include.docs.generate import FOLDER
+from include.metrics.airflow import Received
 from include.metrics.series import SERIES
 from include.stack import prometheus as stack
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
@@ -76,12 +77,14 @@ def test_rules_and_dashboard_name_series_that_there_are() -> None:
 def test_each_alert_fires_once_its_fault_is_made_and_every_query_of_the_dashboard_answers(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with scraping(settings, tmp_path) as prometheus:
+    airflow = Received()
+    with scraping(settings, tmp_path, airflow) as prometheus:
         seconds = iter(range(1, 1000))
 
         def has_rates() -> bool:
             metrics_home.ingest(settings, next(seconds))
             metrics_home.beat(settings, LIVE, {"alerts": metrics_home.following()})
+            airflow.take(metrics_home.AIRFLOW)
             return bool(prometheus.query("rate(ledger_query_rows_total[5m]) > 0"))
 
         await_until(has_rates, 30, lambda: prometheus.query("up"))
@@ -91,13 +94,19 @@ def test_each_alert_fires_once_its_fault_is_made_and_every_query_of_the_dashboar
         metrics_home.close_gate(settings)
         metrics_home.run(settings, "silver", 1, 1, 5)
         before = prometheus.firing()
-        await_until(lambda: {"LedgerGateClosed", "LedgerReleaseTooOld"} <= prometheus.firing(), 30, prometheus.firing)
+
+        def are_seen() -> bool:
+            airflow.take(metrics_home.AIRFLOW)
+            return {"LedgerGateClosed", "LedgerReleaseTooOld"} <= prometheus.firing()
+
+        await_until(are_seen, 30, prometheus.firing)
         assert before == set()
         silent = {query: answer for query in queries() if not (answer := prometheus.query(query))}
         assert silent == {"ledger_scrape_errors > 0": []}  # nothing is wrong with the exporter, yet
         metrics_home.take_bad_rows(settings, metrics_home.RUNS + 2)
         metrics_home.die(settings)
         metrics_home.fall_silent(settings)
+        airflow.take("dag_processing.import_errors:2|g")  # and no heartbeat from now on
         usage = shutil.disk_usage(tmp_path)
         full = type(usage)(usage.total, usage.total * 19 // 20, usage.total // 20)
         monkeypatch.setattr("include.metrics.host.shutil.disk_usage", lambda _: full)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.parser import text_string_to_metric_families
 
 from include.metrics import applications
+from include.metrics.airflow import Received
 from include.metrics.exporter import Exporter, registry
 from include.metrics.series import COUNTER, SERIES, Sample
 from include.metrics.warehouse import Cache
@@ -169,8 +170,10 @@ def test_an_empty_home_has_metrics_too_and_nothing_is_written_there(tmp_path: Pa
 def test_every_declared_series_is_served_as_it_is_declared(settings: Settings) -> None:
     """So metrics.md, which is generated from the declarations, says what there is."""
     metrics_home.hold_back(settings)
+    airflow = Received()
+    airflow.take(metrics_home.AIRFLOW)
     with leases.hold(settings, [tables.DAILY_TOTALS], "gold"):
-        families = {family.name: family for family in Exporter(settings).collect()}
+        families = {family.name: family for family in Exporter(settings, airflow).collect()}
     assert {family.name + ("_total" if family.type == COUNTER else "") for family in families.values()} == {
         series.name for series in SERIES
     }

@@ -103,7 +103,7 @@ def test_airflow_parts_share_image_settings_and_volumes() -> None:
 
 
 def test_airflow_knows_every_option() -> None:
-    known = yaml.safe_load((installed("airflow") / "config_templates/config.yml").read_text()) | get_provider_info()["config"]
+    known = yaml.safe_load((installed("airflow") / "config_templates/config.yml").read_text()) | get_provider_info()["config"]  # type: ignore[no-untyped-call]
     names = [name.removesuffix("_CMD") for name in SERVICES["airflow-scheduler"]["environment"] if name.startswith("AIRFLOW__")]
     options = [name.split("__")[1:] for name in names]
     assert options
