@@ -7,7 +7,7 @@ READY  := .venv/.requirements.sha256
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down status sql backup restore test soak bench lint vulnerabilities format
+.PHONY: help setup demo up cluster down status sql backup restore test soak bench lint vulnerabilities format
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,9 @@ demo: setup ## the whole pipeline on embedded services, which keep running; GATE
 
 up: setup ## start the embedded services: Kafka, Postgres, Airflow; WITH=prometheus: metrics, too
 	@$(PY) -m include.stack up $(if $(call given,WITH),--with "$$WITH")
+
+cluster: setup ## the same, and a Spark master with two workers where all jobs run from then on
+	@$(PY) -m include.stack up --with cluster $(if $(call given,WITH),--with "$$WITH")
 
 down: ## stop whatever this LEDGER_HOME started
 	@if [ -e $(READY) ]; then $(PY) -m include.stack down; else echo "not set up (make setup), so nothing was started here"; fi

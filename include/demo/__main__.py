@@ -112,8 +112,9 @@ def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate
             wait_for_ingestion(settings, api, announce)
             closed_gate.show(settings, api, known, announce)
             code = GateClosed.exit_code
-        api.unpause("spark_engine")  # not before: on two cores it would take as long to start as it saves
-        announce("spark_engine is on: from now on jobs run in a warm Spark, which holds 1.5 to 3 GB until engine_control stops it")
+        if settings.spark_master.startswith("local"):  # on a cluster each job has a driver
+            api.unpause("spark_engine")  # not before: on two cores it would take as long to start as it saves
+            announce("spark_engine is on: from now on jobs run in a warm Spark, which holds 1.5 to 3 GB until engine_control stops it")
         return code
     finally:
         for producer in producers:

@@ -27,7 +27,7 @@ from spark_jobs.runtime.forks import Forked, start
 from spark_jobs.runtime.job_process import COMMAND, FINAL_EXIT_CODES, MEANINGS, job_environment
 from spark_jobs.runtime.log_lines import error_line
 from spark_jobs.runtime.private import UMASK, keep_files_private
-from spark_jobs.runtime.session import s3_conf, submit_conf, ui_environment
+from spark_jobs.runtime.session import driver_environment, s3_conf, submit_conf, ui_environment
 from spark_jobs.runtime.settings import ROOT, read_settings
 from spark_jobs.service.heartbeat import RUNNING, read_one
 from spark_jobs.service.services import ENGINE
@@ -139,6 +139,7 @@ class SparkJob(_Process, SparkSubmitOperator):
             return
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         self.env_vars = {**(self.env_vars or {}), "PATH": path, **parent_of(context)}
+        os.environ |= driver_environment(read_settings())  # not env_vars, which Airflow's pages show
         try:
             with _progress_pushed(context, self.application_args[0]):
                 super().execute(context)

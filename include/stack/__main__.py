@@ -1,4 +1,4 @@
-"""`python -m include.stack up|down|status`: the embedded Kafka, Postgres and Airflow of a LEDGER_HOME."""
+"""`python -m include.stack up|down|status`: the embedded services of a LEDGER_HOME."""
 
 import argparse
 import sys
@@ -11,12 +11,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code. What goes wrong is one line on standard error."""
     parser = argparse.ArgumentParser(prog="python -m include.stack", description=__doc__)
     parser.add_argument("command", choices=("up", "down", "status"))
-    parser.add_argument("--with", choices=("prometheus",), help="up: start the exporter of metrics, Prometheus and its alertmanager, too")
+    parser.add_argument(
+        "--with",
+        choices=("prometheus", "cluster"),
+        action="append",
+        default=[],
+        help="up: start the exporter of metrics, Prometheus and its alertmanager, or Spark's master and workers, too",
+    )
     options = vars(parser.parse_args(arguments))
 
     def command() -> None:
         if options["command"] == "up":
-            up(report=_say, with_prometheus=options["with"] == "prometheus")
+            up(report=_say, with_prometheus="prometheus" in options["with"], with_cluster="cluster" in options["with"])
         elif options["command"] == "down":
             down(report=_say)
         else:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from include.stack import airflow, kafka, postgres, prometheus
+from include.stack import airflow, cluster, kafka, postgres, prometheus
 from include.stack.endpoints import (
     HOST,
     claim_port,
@@ -27,7 +27,7 @@ from spark_jobs.runtime.masking import mask_url
 from spark_jobs.runtime.settings import Settings, read_endpoints, read_settings
 
 Report = Callable[[str], None]
-PARTS = (kafka.PART, postgres.PART, *airflow.COMMANDS, *prometheus.PARTS)
+PARTS = (kafka.PART, postgres.PART, *cluster.PARTS, *airflow.COMMANDS, *prometheus.PARTS)
 
 
 def up(
@@ -35,11 +35,13 @@ def up(
     report: Report = print,
     when_kafka_is_up: Callable[[Settings], None] | None = None,
     with_prometheus: bool = False,
+    with_cluster: bool = False,
 ) -> Settings:
     """Start what does not run yet and return the settings as they now take effect.
 
     Parts that this call started are stopped again when it fails or is interrupted. `when_kafka_is_up` is called as soon as
     the broker has its topics, while Airflow still boots. `with_prometheus`: also the exporter of metrics and what watches it.
+    `with_cluster`: also Spark's master and workers, where jobs of this home run from then on.
     Raises SettingsError for a bad setting, LedgerError with one line when a part does not come up, is not installed, a port is
     taken or an outside service is not reachable.
     """
@@ -51,10 +53,15 @@ def up(
             check_airflow_port(settings)
             if with_prometheus:
                 prometheus.check_programs()
+            if with_cluster:
+                refuse_other_master(environ, home)
             outside_kafka = set_outside(environ, "LEDGER_KAFKA_BOOTSTRAP", kafka.own_bootstrap(home))
             outside_postgres = set_outside(environ, "LEDGER_POSTGRES_URL", postgres.own_url(home))
             metadata_url = _start_services(settings, outside_kafka, outside_postgres, report)
             port = _airflow_port(settings)
+            if with_cluster:
+                cluster.wait(home, cluster.launch(home))
+                report(f"Spark: {cluster.own_master(home)}, page {cluster.own_page(home)}")
             watching = prometheus.launch(settings) if with_prometheus else []
             write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
             settings = read_settings({**environ, **({} if outside_postgres else {"LEDGER_POSTGRES_URL": ""})})
@@ -104,6 +111,7 @@ def status(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         "AIRFLOW_USER": airflow.USER,
         "AIRFLOW_PASSWORD_FILE": str(airflow.password_file(home)),
     }
+    lines["SPARK_MASTER_URL"] = cluster.own_page(home) or "" if find_part(home, cluster.MASTER) else ""
     for part, name in prometheus.URLS.items():
         lines[name] = prometheus.own_url(home, part) or "" if find_part(home, part) else ""
     for part in PARTS:
@@ -118,6 +126,12 @@ def check_airflow_port(settings: Settings) -> None:
     own = ports_of(settings.home).get("airflow") if find_part(settings.home, "airflow-api-server") else None
     if port and port != own and not port_is_free(port):
         raise LedgerError(f"port {port} (LEDGER_AIRFLOW_PORT) is taken by another process: stop that one, or set another port")
+
+
+def refuse_other_master(environ: Mapping[str, str], home: Path) -> None:
+    """Refuse a cluster whose master no job would ask, because LEDGER_SPARK_MASTER names another one."""
+    if other := set_outside(environ, "LEDGER_SPARK_MASTER", cluster.own_master(home)):
+        raise LedgerError(f"found LEDGER_SPARK_MASTER={other}, expected none with a cluster of our own: unset it, or run make up")
 
 
 def _start_services(settings: Settings, outside_kafka: str | None, outside_postgres: str | None, report: Report) -> str:
@@ -174,6 +188,9 @@ def _addresses(home: Path, port: int, outside_kafka: str | None, outside_postgre
         "airflow_user": airflow.USER,
         "airflow_password_file": str(airflow.password_file(home)),
     }
+    if find_part(home, cluster.MASTER):
+        addresses["spark_master"] = cluster.own_master(home) or ""
+        addresses["spark_secret_file"] = str(cluster.secret_file(home))
     if find_part(home, prometheus.PROMETHEUS):
         addresses["prometheus_url"] = prometheus.own_url(home, prometheus.PROMETHEUS) or ""
     if not outside_postgres:

@@ -2,23 +2,27 @@
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from include.stack import kafka, postgres, prometheus
+from include.stack import cluster, kafka, postgres, prometheus
 from include.stack.processes import find_all, find_part, stop, wait_for_end
 
+SERVICES = {kafka.PART: "Kafka", postgres.PART: "Postgres", **dict.fromkeys(cluster.PARTS, "Spark's master and workers")}
 DRIVERS_SECONDS = 20  # for a stream to finish its micro-batch
 
 
 def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str], None]) -> None:
     """Stop parts (None: all) with everything they started: metrics, Airflow, Spark drivers, then the rest, then the services."""
     begun, everything = time.monotonic(), find_all(home, parts)
-    chosen = [part for part in (kafka.PART, postgres.PART) if parts is None or part in parts]
-    services = [process for part in chosen if (process := find_part(home, part))]
+    chosen = [part for part in SERVICES if parts is None or part in parts]
+    services = {part: process for part in chosen if (process := find_part(home, part))}
     watching = [process for part in prometheus.PARTS if parts is None or part in parts if (process := find_part(home, part))]
-    others = [process for process in everything if process not in (*services, *watching) and not _is_below(process, services)]
+    others = [
+        process for process in everything if process not in (*services.values(), *watching) and not _is_below(process, services.values())
+    ]
     spark = [process for process in others if _is_spark(process)]
     orchestration = [process for process in others if process not in spark]
     if watching:
@@ -31,14 +35,14 @@ def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str]
     if spark:
         _stop_drivers(spark)
         report(f"stopped Spark ({len(spark)} processes)")
-    broker = next((process for process in services if process.name() == "java"), None)
-    if broker:
-        broker.terminate()
+    for part in services.keys() - {postgres.PART}:
+        with suppress(psutil.Error):
+            services[part].terminate()
     if parts is None or postgres.PART in parts:
         postgres.stop_gently(home)
-    stop(services, patience=30)
-    for process in services:
-        report(f"stopped {'Kafka' if process is broker else 'Postgres'}")
+    stop(services.values(), patience=30)
+    for name in dict.fromkeys(SERVICES[part] for part in services):
+        report(f"stopped {name}")
     left = find_all(home, parts)
     if left:
         stop(left, patience=3)

@@ -161,7 +161,7 @@ class _Run:
                 eventType=RunState[kind],
                 eventTime=datetime.now(UTC).isoformat(),
                 run=Run(runId=self._id, facets=self._of_run(error)),
-                job=Job(namespace=NAMESPACE, name=f"{self._options.name} {self._layer}" if self._layer else str(self._options.name)),
+                job=Job(namespace=NAMESPACE, name=job_name(self._options)),
                 inputs=[*records, *self._datasets(made_from)],
                 outputs=self._datasets(written, are_outputs=True),
                 producer=PRODUCER,

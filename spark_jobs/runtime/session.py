@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.runtime import engine, progress, scratch
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.private import UMASK
-from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings
+from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings, cluster_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +42,8 @@ CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 def submit_conf(settings: Settings) -> dict[str, str]:
     """What a driver must know before it starts, for `spark-submit --conf` as for a session that Python starts.
 
-    The jars are put on the class path as they lie (no resolution, no copying). On a local master the driver
-    listens on loopback only, with a secret that Spark draws; the secret of a standalone cluster is in the environment.
+    The jars are put on the class path as they lie (no resolution, no copying). On a master of this host the driver listens on loopback
+    only. For a local one Spark draws a secret; that of a standalone cluster is in the environment (`driver_environment`).
     """
     conf = {
         "spark.driver.memory": "1g",
@@ -50,6 +51,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.executor.extraClassPath": f"{JARS}/*",
         "spark.driver.extraJavaOptions": " ".join(java_options()),
         "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),  # where Python workers find our code
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -70,7 +72,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
         **RPC,
     }
-    if settings.spark_master.startswith("local"):
+    if _is_of_this_host(settings.spark_master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if settings.spark_master.startswith("spark://"):
         conf["spark.authenticate.secret"] = f"see {CLUSTER_SECRET}"  # Spark wants a value here, and takes the one of the environment
@@ -118,7 +120,7 @@ def state_conf() -> dict[str, str]:
 
 def live_conf() -> dict[str, str]:
     """What the live queries need on top. The serial collector takes no core from six queries on two of them."""
-    return state_conf() | _serial_collector() | {"spark.executorEnv.PYTHONPATH": str(ROOT)}  # where Python workers find our code
+    return state_conf() | _serial_collector()
 
 
 def engine_conf() -> dict[str, str]:
@@ -171,7 +173,7 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
         _enter(gateway)
     elif is_first:
         wanted |= _scratch_conf(settings, wanted["spark.driver.extraJavaOptions"])
-    os.environ |= ui_environment(settings)
+    os.environ |= {**ui_environment(settings), **driver_environment(settings)}
     spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map=wanted).getOrCreate()
     if is_first and (address := spark.sparkContext.uiWebUrl):
         log.info("Spark's pages: %s", address)
@@ -187,7 +189,18 @@ def _scratch_conf(settings: Settings, java_options: str) -> dict[str, str]:
 
 def ui_environment(settings: Settings) -> dict[str, str]:
     """What a driver must find in its environment to serve Spark's pages on loopback only: they ask nobody who he is."""
-    return {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_ui and settings.spark_master.startswith("local") else {}
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_ui and _is_of_this_host(settings.spark_master) else {}
+
+
+def driver_environment(settings: Settings) -> dict[str, str]:
+    """What a driver must find in its environment to enter a standalone cluster: its secret, which is for no argument and no page."""
+    secret = cluster_secret(settings) if settings.spark_master.startswith("spark://") else None
+    return {CLUSTER_SECRET: secret} if secret else {}
+
+
+def _is_of_this_host(master: str) -> bool:
+    """Whether the driver and all executors of a master run on this host."""
+    return bool(re.match(r"local|spark://(127\.|localhost:)", master))
 
 
 def _enter(address: Mapping[str, Any]) -> None:

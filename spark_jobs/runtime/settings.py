@@ -82,6 +82,19 @@ def s3_access(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return conf | ({"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": "true"} if endpoint else {})
 
 
+def cluster_secret(settings: Settings, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The secret by which a driver enters its cluster: in the environment, or in a file where the cluster is the embedded one."""
+    if given := environ.get(CLUSTER_SECRET):
+        return given
+    embedded = read_endpoints(settings.home)
+    if embedded.get("spark_master") != settings.spark_master:
+        return None
+    try:
+        return Path(embedded["spark_secret_file"]).read_text()
+    except OSError:
+        return None
+
+
 def endpoints_file(home: Path) -> Path:
     """The file in which the embedded stack of a home says where its services listen."""
     return home / "stack" / "endpoints.json"
@@ -124,7 +137,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     embedded = read_endpoints(home)
     master = matching(
         "LEDGER_SPARK_MASTER",
-        "local[*,4]",
+        embedded.get("spark_master", "local[*,4]"),
         r"local(\[(\d+|\*)(,\d+)?\])?|spark://\S+|k8s://\S+|yarn",
         "a Spark master such as local[*,4] or spark://host:7077",
     )
@@ -170,7 +183,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     if not re.fullmatch(r"https?://[^\s/]\S*", settings.alert_webhook or "http://none"):
         wrong.append("LEDGER_ALERT_WEBHOOK: found something else than an address, expected http(s)://host/path")  # it may hold a token
     wrong += _login(settings.kafka_config, values)
-    wrong += _without_secret(settings.spark_master, environ)
+    wrong += _without_secret(settings, environ)
     wrong += _without_postgres(settings)
     if wrong:
         raise SettingsError("; ".join(wrong))
@@ -201,8 +214,9 @@ def _login(file: Path | None, values: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _without_secret(master: str, environ: Mapping[str, str]) -> list[str]:
-    if not master.startswith("spark://") or environ.get(CLUSTER_SECRET):
+def _without_secret(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    master = settings.spark_master
+    if not master.startswith("spark://") or cluster_secret(settings, environ):
         return []
     return [f"LEDGER_SPARK_MASTER: found {master!r} and no {CLUSTER_SECRET}, expected the secret of that cluster there"]
 

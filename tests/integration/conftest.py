@@ -1,6 +1,7 @@
 """Real services for the tests, started once, and stopped however the tests end."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from spark_jobs.service import heartbeat
 from spark_jobs.service.services import ENGINE
 from tests.support import waves
 from tests.support.brokers import running_broker
-from tests.support.ledger import ALL_STEPS, Ledger, await_that
+from tests.support.ledger import ALL_STEPS, MASTER, Ledger, await_that
 from tests.support.listeners import HOST, MailServer, Webhook, listening, port_of
 
 WEBHOOK_TOKEN = "t0ken-that-no-log-shows"
@@ -50,11 +51,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of an engine. Jobs that borrow its JVM are processes as ever, and find it warm.
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """The folder of an engine; none on a cluster. Jobs that borrow its JVM are processes as ever, and find it warm.
 
     It compiles as a job does: in the few minutes that it lives here, the slow compiler would take more than it gives.
     """
+    if not os.environ.get(MASTER, "local").startswith("local"):
+        yield None
+        return
     ledger, said = Ledger((folder := tmp_path_factory.mktemp("engine")) / "home"), folder / "engine.log"
     with ledger.running("engine --jobs 1000", output=said, JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1") as process:
         await_that(lambda: process.poll() is not None or is_running(ledger.settings))
@@ -78,7 +82,7 @@ class Wave:
 
 
 @pytest.fixture(scope="session")
-def first_wave(broker: Broker, engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Wave:
+def first_wave(broker: Broker, engine: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Wave:
     """60 % of the generated transactions, taken through every layer to a release."""
     folder = tmp_path_factory.mktemp("first")
     ledger = Ledger(folder / "home", broker.bootstrap, engine)
@@ -150,7 +154,7 @@ def api(stack_home: Path) -> AirflowApi:
 
 
 @pytest.fixture
-def warm(settings: Settings, engine: Path) -> Iterator[None]:
+def warm(settings: Settings, engine: Path | None) -> Iterator[None]:
     """Spark jobs of Airflow's tasks borrow the JVM of an engine, meanwhile; without it Airflow submits them."""
     Ledger(settings.home, engine=engine).offer_engine()
     yield

@@ -27,6 +27,7 @@ from tests.support import forked_jobs
 
 Row = dict[str, Any]
 JOB_SECONDS = 480  # a busy machine may be slow; a job that waits for ever is found nevertheless
+MASTER = "LEDGER_SPARK_MASTER"  # by which the tests run on a cluster: include/docs/cluster.md
 NO_STACK = "127.0.0.1:9"  # the discard port: nothing listens there
 
 ALL_STEPS = ("silver", "gate bronze", "gate silver", "gold", "gate gold", "release")
@@ -49,8 +50,8 @@ class Ledger:
     engine: Path | None = None
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What a job of this home is started with: nothing of the settings that this test run has itself."""
-        outside = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_")}
+        """What a job of this home is started with: of the settings that this test run has itself, nothing but the Spark master."""
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("LEDGER_") or name == MASTER}
         own = {"LEDGER_HOME": str(self.home), "LEDGER_KAFKA_BOOTSTRAP": self.bootstrap}
         return {**outside, **own, **more}
 

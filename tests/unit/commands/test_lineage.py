@@ -123,7 +123,7 @@ def test_bronze_says_which_records_each_batch_has_read(copy_home: Copy, log: Pat
         schema = pa.schema(tables.BRONZE_TRANSACTIONS.delta_schema().to_arrow())
         write_deltalake(str(tables.BRONZE_TRANSACTIONS.path(settings)), pa.Table.from_pylist(rows, schema), mode="append")
 
-    with lineage.told(settings, options("import")):
+    with lineage.reported(settings, options("import")):
         add(*(("transactions", 0, offset, 7) for offset in range(100, 110)), ("transactions", 1, 5, 7))
         add(("transactions", 0, 110, 8), ("file:old", 0, 3, 8))
     _, complete = events(log)
@@ -146,7 +146,7 @@ def test_an_application_that_runs_for_long_says_meanwhile_what_it_has_written(
 ) -> None:
     settings = copy_home()
     monkeypatch.setattr(lineage, "EVERY_SECONDS", 0.05)
-    with lineage.told(settings, options("bronze")):
+    with lineage.reported(settings, options("bronze")):
         table = tables.BRONZE_CUSTOMERS
         rows = [bronze(at(0, 77, 9, "customers"), b"k", b"{}")]
         write_deltalake(str(table.path(settings)), pa.Table.from_pylist(rows, pa.schema(table.delta_schema().to_arrow())), mode="append")

@@ -1,12 +1,14 @@
 """Settings that are refused at the start, before anything is written."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
 from spark_jobs import run
 from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.settings import read_settings
+from spark_jobs.runtime.settings import cluster_secret, endpoints_file, read_settings
 
 
 @pytest.mark.parametrize("name", ["LEDGER_HOME", "LEDGER_WAREHOUSE", "LEDGER_CHECKPOINTS"])
@@ -55,3 +57,17 @@ def test_a_standalone_cluster_needs_its_secret() -> None:
         read_settings(address)
     assert read_settings({**address, "_SPARK_AUTH_SECRET": "canary"}).spark_master == "spark://master:7077"
     assert "canary" not in repr(read_settings({**address, "_SPARK_AUTH_SECRET": "canary"}))
+
+
+def test_the_cluster_of_the_stack_is_the_master_and_its_secret_lies_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("canary")
+    endpoints_file(tmp_path).parent.mkdir(parents=True)
+    endpoints_file(tmp_path).write_text(json.dumps({"spark_master": "spark://127.0.0.1:7077", "spark_secret_file": f"{tmp_path}/secret"}))
+    home = {"LEDGER_HOME": str(tmp_path)}
+    found = read_settings(home)
+    assert found.spark_master == "spark://127.0.0.1:7077"
+    assert cluster_secret(found, {}) == "canary"
+    assert cluster_secret(found, {"_SPARK_AUTH_SECRET": "another"}) == "another"
+    assert read_settings({**home, "LEDGER_SPARK_MASTER": "local[2]"}).spark_master == "local[2]"
+    with pytest.raises(SettingsError, match="no _SPARK_AUTH_SECRET"):
+        read_settings({**home, "LEDGER_SPARK_MASTER": "spark://elsewhere:7077"})

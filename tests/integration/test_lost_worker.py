@@ -1,0 +1,57 @@
+"""The cluster of `make cluster`: a worker is lost in the middle of a batch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from include.producer import Message
+from include.stack import cluster
+from include.stack.endpoints import write_endpoints
+from include.stack.processes import find_all, find_part
+from include.stack.shutdown import stop_parts
+from spark_jobs.lake import tables
+from spark_jobs.lake.tables import Table
+from tests.integration.conftest import Broker, Wave
+from tests.support.checks import assert_bronze_is, assert_silver_follows
+from tests.support.ledger import Ledger, await_that
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def on_cluster(first_wave: Wave, tmp_path: Path) -> Iterator[Ledger]:
+    """The first wave in a home of its own, whose jobs run on a cluster of its own."""
+    ledger = first_wave.saved.copy(tmp_path / "home")
+    home = ledger.home
+    try:
+        cluster.wait(home, cluster.launch(home))
+        write_endpoints(home, {"spark_master": cluster.own_master(home) or "", "spark_secret_file": str(cluster.secret_file(home))})
+        yield ledger
+    finally:
+        stop_parts(home, None, lambda _: None)
+    assert find_all(home) == []
+
+
+def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, broker: Broker, second_wave: list[Message]) -> None:
+    """Bronze loses the first worker with its executor, silver the second; each has written files by then, and committed none."""
+    lose_worker(on_cluster, "bronze --available-now", tables.BRONZE_TRANSACTIONS, cluster.WORKERS[0])
+    assert_bronze_is(on_cluster, broker.sent)
+    cluster.wait(on_cluster.home, cluster.launch(on_cluster.home))  # what `make cluster` does: it starts what does not run
+    lose_worker(on_cluster, "silver", tables.SILVER_TRANSACTIONS, cluster.WORKERS[1])
+    assert_silver_follows(on_cluster)
+    on_cluster.run("gold", "audit")  # on the worker that is left
+
+
+def lose_worker(ledger: Ledger, command: str, table: Table, worker: str) -> None:
+    """Run a job, and kill a worker and its executors as soon as the job has written a file that is in no commit yet."""
+    folder, output = table.path(ledger.settings), ledger.home / f"{worker}.txt"
+    files, version = set(folder.rglob("*.parquet")), ledger.versions()[table.name]
+    with ledger.running(command, output) as job:
+        await_that(lambda: set(folder.rglob("*.parquet")) - files or job.poll() is not None)
+        victim = find_part(ledger.home, worker)
+        assert victim
+        for process in (victim, *victim.children(recursive=True)):
+            process.kill()
+        assert ledger.versions()[table.name] == version, "killed after the commit"
+        assert job.wait(300) == 0, output.read_text()
