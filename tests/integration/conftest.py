@@ -158,4 +158,5 @@ def warm(settings: Settings, engine: Path | None) -> Iterator[None]:
     """Spark jobs of Airflow's tasks borrow the JVM of an engine, meanwhile; without it Airflow submits them."""
     Ledger(settings.home, engine=engine).offer_engine()
     yield
-    (settings.checkpoints / engine.name).unlink()
+    if engine:
+        (settings.checkpoints / engine.name).unlink()
