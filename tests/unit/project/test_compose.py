@@ -3,8 +3,11 @@
 import importlib.util
 import itertools
 import json
+import os
 import re
+import shlex
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from airflow.providers.openlineage.get_provider_info import get_provider_info
 
 from include import airflow_roles
 from include.setup.install import LOCKS
+from include.stack import airflow, cluster
 from spark_jobs.runtime.settings import ROOT, read_settings
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
@@ -22,6 +26,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 AIRFLOW = [name for name in SERVICES if name.startswith("airflow-")]
 OURS = [name for name, service in SERVICES.items() if "build" in service]
 ONCE = ["airflow-init"]
+WORKERS = ["spark-worker-1", "spark-worker-2"]
 VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>\w+)(?::(?P<kind>[-?])(?P<text>[^}]*))?\}")
 SECRET = re.compile(r"PASSWORD|SECRET|FERNET_KEY|ADMIN_")
 DOCKERFILE = (ROOT / "include/docker/Dockerfile").read_text()
@@ -48,7 +53,7 @@ def variables(file: str) -> dict[str, str]:
 
 def test_every_part_is_a_service() -> None:
     parts = {"airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer", "airflow-init"}
-    assert parts | {"kafka", "postgres", "spark-master", "spark-worker"} == set(SERVICES)
+    assert parts | {"kafka", "postgres", *cluster.PARTS} == set(SERVICES)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -96,7 +101,7 @@ def test_airflow_parts_share_image_settings_and_volumes() -> None:
     first = SERVICES["airflow-scheduler"]
     for name in AIRFLOW:
         service = SERVICES[name]
-        assert service["volumes"] == first["volumes"] == SERVICES["spark-worker"]["volumes"]
+        assert service["volumes"] == first["volumes"] == SERVICES[WORKERS[0]]["volumes"] == SERVICES[WORKERS[1]]["volumes"]
         assert first["environment"].items() <= service["environment"].items()
     assert len({SERVICES[name]["image"] for name in OURS}) == 1
     assert set(OURS) == set(SERVICES) - {"postgres"}
@@ -155,13 +160,34 @@ def test_volumes_are_declared_and_made_for_the_user_of_the_image() -> None:
 
 def test_spark_and_kafka_have_the_classes_that_are_started() -> None:
     names = [word for service in SERVICES.values() for word in service.get("command", []) if word.startswith("org.apache.spark.")]
-    assert len(names) == 2
+    assert len(names) == 3
     spark = next(installed("pyspark").glob("jars/spark-core_*.jar"))
     assert [name for name in names if f"{name.replace('.', '/')}.class" not in zipfile.ZipFile(spark).namelist()] == []
     started = set(re.findall(r"kafka\.(?:tools\.)?[A-Z]\w+", (ROOT / "include/docker/start-kafka").read_text()))
     assert started == {"kafka.tools.StorageTool", "kafka.Kafka"}
     kafka = next((ROOT / ".jars/kafka").glob("kafka_2*.jar"))
     assert [name for name in started if f"{name.replace('.', '/')}.class" not in zipfile.ZipFile(kafka).namelist()] == []
+
+
+@pytest.mark.parametrize("name", cluster.PARTS)
+def test_spark_takes_the_words_of_the_command(name: str) -> None:
+    """With `--help` behind them: the first word that it does not know would end it with exit code 1."""
+    launcher, *words = SERVICES[name]["command"]
+    done = subprocess.run([installed("pyspark") / "bin" / launcher, *words, "--help"], capture_output=True, text=True)
+    assert (done.returncode, "Usage: " in done.stderr) == (0, True)
+
+
+def test_airflow_takes_the_words_of_the_commands() -> None:
+    own = {name: SERVICES[name]["command"][1:] for name in AIRFLOW if name not in ONCE}
+    assert {name: words[0] for name, words in own.items()} == {name: words[0] for name, words in airflow.COMMANDS.items()}
+    users = shlex.split(" ".join(SERVICES["airflow-init"]["command"][-1].splitlines()[1:]).replace("\\", ""))[1:]
+    code = (
+        "import json, sys\nfrom airflow.cli.cli_parser import get_parser\nfor words in json.load(sys.stdin): get_parser().parse_args(words)"
+    )
+    environment = {**os.environ, "AIRFLOW__CORE__AUTH_MANAGER": SERVICES["airflow-init"]["environment"]["AIRFLOW__CORE__AUTH_MANAGER"]}
+    told = json.dumps([*own.values(), users])
+    done = subprocess.run([sys.executable, "-c", code], input=told, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_broker_listens_where_the_others_look() -> None:
@@ -186,7 +212,7 @@ def test_images_are_pinned_by_digest() -> None:
     foreign = [service["image"] for name, service in SERVICES.items() if name not in OURS]
     assert bases
     assert foreign
-    assert [image for image in (*bases, *foreign) if not re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
+    assert [image for image in (*bases, *foreign) if not re.fullmatch(r"[a-z]+:\d+\.\d+(\.\d+)?-[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -200,20 +226,21 @@ def test_airflows_address_is_a_setting() -> None:
 
 
 def test_sparks_processes_share_a_secret_and_the_settings_of_a_closed_cluster() -> None:
-    for name in ("spark-master", "spark-worker"):
+    for name in ("spark-master", *WORKERS):
         command = SERVICES[name]["command"]
         assert command[command.index("--properties-file") + 1] == "/opt/ledger/include/spark/cluster.conf"
         assert SERVICES[name]["environment"].keys().isdisjoint({"SPARK_MASTER_OPTS", "SPARK_WORKER_OPTS", "SPARK_DAEMON_JAVA_OPTS"})
     using = {name for name, service in SERVICES.items() if "_SPARK_AUTH_SECRET" in service.get("environment", {})}
-    assert using == {"spark-master", "spark-worker", *AIRFLOW}
-    assert SERVICES["spark-worker"]["environment"]["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert using == {"spark-master", *WORKERS, *AIRFLOW}
+    assert [SERVICES[name]["environment"]["SPARK_LOCAL_IP"] for name in WORKERS] == ["127.0.0.1"] * 2
+    assert [SERVICES[name]["command"][3] for name in WORKERS] == WORKERS  # the name under which executors are reached
 
 
-def test_only_drivers_and_the_worker_reach_the_master() -> None:
+def test_only_drivers_and_workers_reach_the_master() -> None:
     assert {"default", "spark"} == set(COMPOSE["networks"])
     assert {name for name, service in SERVICES.items() if "spark" in service.get("networks", [])} == {
         "spark-master",
-        "spark-worker",
+        *WORKERS,
         "airflow-scheduler",
     }
     assert SERVICES["spark-master"]["networks"] == ["spark"]
