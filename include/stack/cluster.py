@@ -1,6 +1,7 @@
 """On request: a Spark standalone cluster of one master and two workers, as processes on loopback."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,12 @@ def launch(home: Path) -> list[Running]:
     """Start what does not run, without waiting for it; returns what was started."""
     folder = stack_folder(home) / "spark"
     folder.mkdir(exist_ok=True)
-    environment = _environment() | {CLUSTER_SECRET: secret(secret_file(home))}
     started = []
     for part in PARTS:
         if find_part(home, part):
             continue
+        shutil.rmtree(scratch(home, part), ignore_errors=True)  # of a worker that was killed
+        environment = _environment() | {CLUSTER_SECRET: secret(secret_file(home)), "SPARK_LOCAL_DIRS": str(scratch(home, part))}
         words = _master(home) if part == MASTER else _worker(home, folder / part)
         started.append(start(home, part, [*words, "--properties-file", str(_SETTINGS)], environment, log_file(home, part)))
     return started
@@ -64,6 +66,11 @@ def living_workers(home: Path) -> int:
 def log_file(home: Path, part: str) -> Path:
     """What a part says."""
     return home / "stack/spark" / f"{part}.log"
+
+
+def scratch(home: Path, part: str) -> Path:
+    """Where the executors of a worker keep what they pass on to each other."""
+    return home / "stack/spark" / f"{part}.scratch"
 
 
 def _state(home: Path) -> dict[str, Any]:

@@ -34,21 +34,21 @@ def on_cluster(first_wave: Wave, tmp_path: Path) -> Iterator[Ledger]:
 
 
 def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, broker: Broker, second_wave: list[Message]) -> None:
-    """Bronze loses the first worker with its executor, silver the second; each has written files by then, and committed none."""
-    lose_worker(on_cluster, "bronze --available-now", tables.BRONZE_TRANSACTIONS, cluster.WORKERS[0])
+    """Bronze loses the first worker when a file of its batch is written, silver the second with what it has shuffled."""
+    bronze, (first, second) = tables.BRONZE_TRANSACTIONS, cluster.WORKERS
+    lose_worker(on_cluster, "bronze --available-now", bronze, first, bronze.path(on_cluster.settings), "*.parquet")
     assert_bronze_is(on_cluster, broker.sent)
     cluster.wait(on_cluster.home, cluster.launch(on_cluster.home))  # what `make cluster` does: it starts what does not run
-    lose_worker(on_cluster, "silver", tables.SILVER_TRANSACTIONS, cluster.WORKERS[1])
+    lose_worker(on_cluster, "silver", tables.SILVER_TRANSACTIONS, second, cluster.scratch(on_cluster.home, second), "shuffle_*.data")
     assert_silver_follows(on_cluster)
     on_cluster.run("gold", "audit")  # on the worker that is left
 
 
-def lose_worker(ledger: Ledger, command: str, table: Table, worker: str) -> None:
-    """Run a job, and kill a worker and its executors as soon as the job has written a file that is in no commit yet."""
-    folder, output = table.path(ledger.settings), ledger.home / f"{worker}.txt"
-    files, version = set(folder.rglob("*.parquet")), ledger.versions()[table.name]
+def lose_worker(ledger: Ledger, command: str, table: Table, worker: str, folder: Path, pattern: str) -> None:
+    """Run a job, and kill a worker and its executors as soon as there is such a new file; nothing is committed to the table by then."""
+    output, files, version = ledger.home / f"{worker}.txt", set(folder.rglob(pattern)), ledger.versions()[table.name]
     with ledger.running(command, output) as job:
-        await_that(lambda: set(folder.rglob("*.parquet")) - files or job.poll() is not None)
+        await_that(lambda: set(folder.rglob(pattern)) - files or job.poll() is not None)
         victim = find_part(ledger.home, worker)
         assert victim
         for process in (victim, *victim.children(recursive=True)):
