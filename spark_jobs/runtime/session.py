@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 JARS = ROOT / ".jars" / "spark"
 S3_JARS = ROOT / ".jars" / "s3"
 LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
+EXECUTOR_OPTIONS = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 RPC = {  # as in include/spark/cluster.conf: a client of any of Spark's ports must know the secret
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -50,7 +51,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
         "spark.driver.extraJavaOptions": " ".join(java_options()),
-        "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.executor.extraJavaOptions": EXECUTOR_OPTIONS,
         "spark.executorEnv.PYTHONPATH": str(ROOT),  # where Python workers find our code
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -132,7 +133,10 @@ def engine_conf() -> dict[str, str]:
 
 
 def _serial_collector() -> dict[str, str]:
-    return {"spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseSerialGC"])}
+    return {
+        "spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseSerialGC"]),
+        "spark.executor.extraJavaOptions": f"{EXECUTOR_OPTIONS} -XX:+UseSerialGC",
+    }
 
 
 def java_options(*, quick_compiler_only: bool = True) -> list[str]:
