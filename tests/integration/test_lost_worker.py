@@ -8,6 +8,7 @@ import pytest
 from include.producer import Message
 from include.stack import cluster
 from include.stack.endpoints import write_endpoints
+from include.stack.lifecycle import status
 from include.stack.processes import find_all, find_part
 from include.stack.shutdown import stop_parts
 from spark_jobs.lake import tables
@@ -38,6 +39,9 @@ def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, broker: Bro
     bronze, (first, second) = tables.BRONZE_TRANSACTIONS, cluster.WORKERS
     lose_worker(on_cluster, "bronze --available-now", bronze, first, bronze.path(on_cluster.settings), "*.parquet")
     assert_bronze_is(on_cluster, broker.sent)
+    told = status({"LEDGER_HOME": str(on_cluster.home)})
+    assert [told[part] for part in ("SPARK_MASTER", "SPARK_WORKER_1", "SPARK_WORKER_2")] == ["running", "stopped", "running"]
+    assert told["LEDGER_SPARK_MASTER"] == cluster.own_master(on_cluster.home)
     cluster.wait(on_cluster.home, cluster.launch(on_cluster.home))  # what `make cluster` does: it starts what does not run
     lose_worker(on_cluster, "silver", tables.SILVER_TRANSACTIONS, second, cluster.scratch(on_cluster.home, second), "shuffle_*.data")
     assert_silver_follows(on_cluster)

@@ -15,6 +15,9 @@ from include.stack.endpoints import (
     set_outside,
     write_endpoints,
 )
+from include.stack.lifecycle import up
+from include.stack.processes import find_all
+from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.masking import mask_url
 from spark_jobs.runtime.settings import ROOT, read_endpoints, read_settings
 
@@ -81,3 +84,9 @@ def test_only_an_address_that_is_not_our_own_is_outside(value: str, own: str | N
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:
     assert mask_url(url) == shown
+
+
+def test_a_cluster_is_not_started_beside_a_master_that_jobs_were_told(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"found LEDGER_SPARK_MASTER=local\[2\], expected none with a cluster of our own"):
+        up({"LEDGER_HOME": str(tmp_path), "LEDGER_SPARK_MASTER": "local[2]"}, with_cluster=True)
+    assert find_all(tmp_path) == []
