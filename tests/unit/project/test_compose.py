@@ -233,6 +233,8 @@ def test_sparks_processes_share_a_secret_and_the_settings_of_a_closed_cluster() 
     using = {name for name, service in SERVICES.items() if "_SPARK_AUTH_SECRET" in service.get("environment", {})}
     assert using == {"spark-master", *WORKERS, *AIRFLOW}
     assert [SERVICES[name]["environment"]["SPARK_LOCAL_IP"] for name in WORKERS] == ["127.0.0.1"] * 2
+    defaults = variables(".env.example")
+    assert (defaults["SPARK_WORKER_CORES"], defaults["SPARK_WORKER_MEMORY"]) == (str(cluster.WORKER_CORES), cluster.WORKER_MEMORY)
     assert [SERVICES[name]["command"][3] for name in WORKERS] == WORKERS  # the name under which executors are reached
 
 
