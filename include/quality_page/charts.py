@@ -125,10 +125,12 @@ def _ages(released: float | None, runs: Sequence[Run]) -> Chart:
     names = ("until silver had it", "from silver to the release")
 
     def values(run: Run) -> list[float]:
-        return [run.age_in_silver or 0, max(0, (run.age_in_release or 0) - (run.age_in_silver or 0))]
+        if run.age_in_release is None:  # no release ends with it
+            return [run.age_in_silver or 0]
+        return [run.age_in_silver or 0, max(0, run.age_in_release - (run.age_in_silver or 0))]
 
     texts = [
-        f"{moment(run.at)} UTC: {', '.join(f'{name} {age(each)}' for name, each in zip(names, values(run), strict=True))}" for run in runs
+        f"{moment(run.at)} UTC: {', '.join(f'{name} {age(each)}' for name, each in zip(names, values(run), strict=False))}" for run in runs
     ]
     total = age(released) if released is not None else NOTHING
     says = "from the newest transaction, by its event time, to its release; replayed data of the past is always old"

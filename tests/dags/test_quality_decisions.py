@@ -110,3 +110,13 @@ def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings,
     expect(anyway).to_contain_text("from 16 records judged again. Readers get 98 more rows of silver by live runs (98 transactions)")
     expect(back).to_contain_text("4 rebuilt rows become what they were, and 100 records are taken from bronze again")
     keep(page, "pages-12-backfill")
+
+
+def test_of_many_decisions_the_older_ones_are_folded(home: Settings, opened: Open) -> None:
+    rows.fill(home, 1)
+    rows.write(home, tables.DECISIONS, [rows.decision(number, "silver", "wait", "Ada", f"reason {number}") for number in range(1, 24)])
+    page = opened("decisions")
+    expect(page.get_by_text("reason 23", exact=True)).to_be_visible()
+    expect(page.get_by_text("reason 3", exact=True)).to_be_hidden()
+    page.get_by_text("3 older decisions").click()
+    expect(page.get_by_text("reason 1", exact=True)).to_be_visible()

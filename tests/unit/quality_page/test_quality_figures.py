@@ -98,3 +98,13 @@ def test_records_add_up_or_the_difference_is_named() -> None:
     assert (nothing.lost, nothing.bar, nothing.change) == (0, [], "-100 % against the run before")
     assert Conservation("transactions", 300, parts, whole).change == "3 times as many as the run before"
     assert Conservation("transactions", 100, parts, whole).change == "as many as the run before"
+
+
+def test_a_run_that_no_release_ends_with_has_no_time_to_its_release() -> None:
+    released, held = run(1), run(2)
+    released.age_in_silver, released.age_in_release, held.age_in_silver = 120, 180, 120
+    freshness = charts.draw(Measures([released, held], Counter()))[-1]
+    assert [bar.says.partition(": ")[2] for bar in freshness.bars] == [
+        "until silver had it 2 minutes, from silver to the release 60 seconds",
+        "until silver had it 2 minutes",
+    ]
