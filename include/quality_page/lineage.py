@@ -91,8 +91,8 @@ def _node(
 
 
 def _short(seconds: float) -> str:
-    """An age that fits a node: `5 min`, `3 d`."""
-    count, unit = age(seconds).split(" ")
+    """An age that fits a node: `2 s`, `5 min`, `3 d`."""
+    count, unit = age(round(seconds)).split(" ")
     units = {"second": "s", "minute": "min", "hour": "h", "day": "d", "month": "mo", "year": "y"}
     return f"{count} {units[unit.removesuffix('s')]}"
 

@@ -98,3 +98,9 @@ def test_a_warning_is_not_called_a_failure(home: Settings, reader: TestClient) -
     warned = rows.verdict(2, "silver.transactions", "quarantined_per_thousand", "unknown_customers_per_thousand (warning)")
     rows.write(home, tables.QUALITY_RESULTS, [warned])
     assert "<h2>1 expectation failed, 1 warning</h2>" in reader.get("/table?name=silver.transactions").text
+
+
+def test_ages_in_the_graph_are_whole_numbers() -> None:
+    from include.quality_page.lineage import _short
+
+    assert [_short(seconds) for seconds in (0.2, 2.29, 119.6, 4000 * 86400)] == ["0 s", "2 s", "2 min", "10 y"]
