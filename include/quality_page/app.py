@@ -102,6 +102,7 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
         warehouse,
         name=name,
         page=page,
+        neighbours=lineage.neighbours(name),
         card=card,
         results=results.results_of(warehouse.settings, found) if warehouse and is_first else [],
         charts=cards.charts_of(warehouse, card) if warehouse and is_first else [],

@@ -68,6 +68,12 @@ def draw(verdicts: dict[str, list[Verdict]], status: Status, old_after: float, t
     return Graph(layers, tuple(nodes.values()), tuple(edges), space * len(columns) - 40, TOP + most * STEP)
 
 
+def neighbours(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The topics and tables that a table is made from, and the tables that are made from it."""
+    every = [table.name for tables in LAYERS.values() for table in tables]
+    return sources_of(name), tuple(each for each in every if name in sources_of(each))
+
+
 def _node(
     name: str, x: int, y: int, verdicts: list[Verdict], status: Status, old_after: float, taken: Mapping[str, datetime | None]
 ) -> Node:

@@ -144,6 +144,8 @@ def test_a_tables_page_has_what_failed_first_with_its_trend(home: Settings, open
     expect(verdicts).to_have_count(6)
     expect(verdicts.nth(1).get_by_role("cell").nth(4)).to_have_text("5")
     keep(page, "pages-4-table")
+    page.get_by_role("link", name="bronze.transactions", exact=True).click()
+    expect(page.get_by_text("Made from topic transactions. From it: silver.transactions,")).to_be_visible()
 
 
 def test_bytes_are_those_of_the_released_versions(home: Settings, opened: Open) -> None:
