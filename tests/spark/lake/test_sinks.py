@@ -7,8 +7,8 @@ from threading import Barrier
 
 import pyarrow as pa
 import pytest
+from delta.exceptions import MetadataChangedException
 from deltalake import DeltaTable
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.lake import few_rows, postgres_leases, side_by_side, sinks, sources
@@ -178,10 +178,10 @@ def test_a_commit_that_was_begun_before_another_host_took_the_lease_fails(spark:
     written = transaction.writeFiles(batches(spark, 2)._jdf)
     postgres_leases._fence(LOG.path(home), 7)
     operation = getattr(spark._jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$")  # type: ignore[union-attr]
-    with pytest.raises(Py4JJavaError, match="DELTA_METADATA_CHANGED"):
+    with pytest.raises(MetadataChangedException):
         transaction.commit(written, getattr(operation, "MODULE$"))
     rows = LOG.open(home)
     assert (rows.version(), rows.metadata().configuration[postgres_leases.EPOCH]) == (2, "7")
     sinks.append_batches(batches(spark, 2), home, LOG, Txn("job", 2))  # who has the lease goes on
-    assert sinks.applied(home, LOG, "job") == 2
+    assert applied(home, LOG, "job") == 2
     assert is_maintenance(LOG.path(home), 2)
