@@ -142,7 +142,7 @@ def _bounds(kwargs: Mapping[str, Any]) -> str:
 
 
 def _locate(judgement: Judgement, suite: Suite, query: Query) -> Judgement:
-    """The judgement with the first offending row behind what was found."""
+    """The judgement with the first offending row after what was found."""
     firsts = {measure.name: measure.first for measure in suite.measures if measure.first}
     failures = (
         replace(failure, found=f"{failure.found}; first: {_first(query, firsts[failure.expectation])}")

@@ -104,7 +104,7 @@ def tables_page() -> Iterable[str]:
 
 
 def metrics_page(now: str) -> Iterable[str]:
-    """The page of metrics: its text as it is, up to the mark, and behind it every series."""
+    """The page of metrics: its text as it is, up to the mark, and after it every series."""
     mark = MADE.format(source="include/metrics/series.py, but for the text above")
     yield now.partition(mark)[0].rstrip()
     yield from ("", mark)

@@ -36,7 +36,7 @@ Part = Callable[[], Iterable[Sample]]
 
 
 class Exporter(Collector):
-    """The series of one home. Scrapes that come at a time are answered one behind the other."""
+    """The series of one home. Scrapes that come at a time are answered one after the other."""
 
     def __init__(self, settings: Settings, airflow: Received | None = None) -> None:
         cache = Cache(settings)

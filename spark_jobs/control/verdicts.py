@@ -49,7 +49,7 @@ class Decision:
 
 
 def without_row(found: str) -> str:
-    """What a gate found, without the row that it names behind the figure (`1; first: T4`): for those who may not see values."""
+    """What a gate found, without the row that it names after the figure (`1; first: T4`): for those who may not see values."""
     return found.partition("; first: ")[0]
 
 

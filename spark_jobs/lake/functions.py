@@ -87,7 +87,7 @@ class TopAmounts:
         _check(rows, "top_amounts", "account_id string, amount decimal(18,2)", (pa.string(), AMOUNT))
         self._account = pa.concat_arrays([self._account, rows.column(0)]).unique()
         if len(self._account) > 1:
-            raise ValueError("top_amounts: found rows of several accounts together, expected PARTITION BY account_id behind the table")
+            raise ValueError("top_amounts: found rows of several accounts together, expected PARTITION BY account_id after the table")
         amounts = pa.concat_arrays([self._top, rows.column(1).drop_null()])
         self._top = amounts.take(pc.array_sort_indices(amounts, order="descending")[:TOP])
         yield from ()

@@ -45,7 +45,7 @@ def run(spark: SparkSession, settings: Settings, seconds: int | None) -> None:
 
 
 class _Example(SupervisedQuery):
-    """The query, which a stop ends behind the batch under way."""
+    """The query, which a stop ends after the batch under way."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         super().__init__("example", available_now=False)

@@ -198,7 +198,7 @@ class Live(_LiveStream):
 
 
 def stages(spark: SparkSession, settings: Settings, queries: Iterable[LiveQuery], *, available_now: bool) -> list[list[SupervisedQuery]]:
-    """The intake and these queries, each in the stage behind that of the table which it follows."""
+    """The intake and these queries, each in the stage after that of the table which it follows."""
     running: dict[Table, SupervisedQuery] = {LIVE_TRANSACTIONS: Intake(spark, settings, available_now=available_now)}
     found, waiting = [list(running.values())], list(queries)
     while waiting:

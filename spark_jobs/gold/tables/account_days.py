@@ -41,7 +41,7 @@ def with_openings(days: DataFrame) -> DataFrame:
     return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*TABLE.columns)
 
 
-def beside(days: DataFrame, rebuilt: DataFrame) -> DataFrame:
+def near_days(days: DataFrame, rebuilt: DataFrame) -> DataFrame:
     """Of rows of gold.account_days those of an account that are at most NEAR days from one of its days in the other frame."""
     other = rebuilt.select(F.col("account_id").alias("_account_id"), F.col("day").alias("_day"))
     is_beside = (F.col("account_id") == F.col("_account_id")) & (F.abs(F.date_diff("day", "_day")) <= NEAR)
@@ -98,7 +98,7 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
     silver = inputs.silver(region.on_days("event_on", 0)).withColumn("day", F.col("event_on"))
     rebuilt = inputs.hold(account_days(region.among(silver, touched)))
     days = inputs.table(TABLE)
-    near = beside(inputs.read(TABLE, region.on_days("day", NEAR)), rebuilt)
+    near = near_days(inputs.read(TABLE, region.on_days("day", NEAR)), rebuilt)
     found = inputs.hold(amended(near, rebuilt))
     ends = days.agg(F.min("day").alias("first"), F.max("day").alias("last")).collect()[0]
     isolated = found.where(may_lack_neighbours(ends["first"], ends["last"])).select("account_id").distinct()

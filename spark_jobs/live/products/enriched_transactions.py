@@ -64,8 +64,8 @@ class Enriching(StatefulProcessor):
         found.sort(key=lambda row: (not row["is_version"], *(row[name] for name in _PLACE)))
         customer, enriched = self._load(), list[Enriched]()
         for row in found:
-            customer, going_on = step(customer, _event(row))
-            enriched += going_on
+            customer, ready = step(customer, _event(row))
+            enriched += ready
         yield from self._end(key, customer, enriched, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
