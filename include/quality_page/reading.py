@@ -85,7 +85,7 @@ class Warehouse:
 
 
 def _without_values(row: Row) -> Row:
-    """A row of a control table without what it quotes of records: the rows that a gate names after what it found, and an audit's examples."""
+    """A row of a control table without the rows that it quotes: those that a gate names after what it found, and an audit's examples."""
     found = {"_found": [text and without_row(text) for text in row["_found"]]} if row.get("_found") else {}
     return row | found | ({"examples": []} if "examples" in row else {})
 
