@@ -1,7 +1,7 @@
 """How Airflow keeps an application alive: a task that finds or starts it, and then waits in the triggerer.
 
 The task holds no worker while it waits, and no process of Airflow's is above the application. Where the master is Kubernetes or YARN,
-the cluster runs the driver and the provider's own operator finds it again; everywhere else supervision.py does.
+the cluster runs the driver and the provider's own operator finds it again; everywhere else the supervisor of spark_jobs/service does.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ __all__ = ["ENDLESS", "ENGINE", "INGESTION", "LIVE", "KeepRunning", "Supervision
 
 # What the DAGs have in common that keep something running, beside the schedule: no more runs after three that failed in a row.
 ENDLESS = ONE_AT_A_TIME | {"max_consecutive_failed_dag_runs": 3}
-_LOOK_SECONDS = 1.0
+_ASK_SECONDS = 1.0
 _ERROR_SECONDS = 10.0
 
 
@@ -146,4 +146,4 @@ class SupervisionTrigger(BaseTrigger):
             except Exception:  # a full disk, an unreadable file: log it and try again
                 self.log.exception("the application cannot be supervised")
                 await asyncio.sleep(_ERROR_SECONDS)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_ASK_SECONDS)
