@@ -16,6 +16,7 @@ from spark_jobs.audit.compare import Comparison, compare
 from spark_jobs.audit.judged import judged_rows, read
 from spark_jobs.audit.silver import tables_of
 from spark_jobs.audit.snapshot import Snapshot
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import AUDITS, BRONZE, BY_NAME
 from spark_jobs.lake.topics import EVENTS, VERSIONS
 from spark_jobs.runtime import progress
@@ -64,7 +65,7 @@ def _expected(spark: SparkSession, settings: Settings, audited: Snapshot) -> Exp
         if topic.bronze.name not in audited.tables:
             continue  # a release from before there was this topic
         begun = monotonic()
-        judged = judged_rows(spark, settings, audited, topic).localCheckpoint()
+        judged = judged_rows(spark, settings, audited, topic).transform(kept)
         print_masked(f"{topic.bronze.name}: {judged.count()} rows judged, {monotonic() - begun:.1f} s")
         silver = tables_of(spark, judged, topic, settings.allowed_lateness_seconds)
         yield from silver.items()
@@ -82,7 +83,7 @@ def _as_read_by_gold(spark: SparkSession, settings: Settings, audited: Snapshot,
     if snapshot.is_read(settings, audited, table):
         return made[table.name]
     print_masked(f"gold has read version {audited.read[table.name]} of {table.name}, not the newest: gold is compared with that one")
-    return read(spark, snapshot.Pinned(str(table.path(settings)), audited.read[table.name])).localCheckpoint()
+    return read(spark, snapshot.Pinned(str(table.path(settings)), audited.read[table.name])).transform(kept)
 
 
 def _head(audited: Snapshot) -> str:

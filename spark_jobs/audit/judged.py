@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from spark_jobs.audit.queries import ARRIVAL, query, text_of
 from spark_jobs.audit.snapshot import Pinned, Snapshot
 from spark_jobs.control.rule_sets import recorded
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_micros
@@ -56,7 +57,7 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, dec
         {"topic": topic, "counts": _counts(snapshot, topic)},
         redrives=read(spark, snapshot.tables["control.redrives"]),
         corrections=read(spark, snapshot.tables["control.corrections"]),
-    ).localCheckpoint()
+    ).transform(kept)
     bronze = read(spark, snapshot.tables[f"bronze.{topic}"])
     counts = {row["rules_again"]: row["count"] for row in again.groupBy("rules_again").count().collect()}
     few = F.broadcast(again) if sum(counts.values()) <= _FEW else again

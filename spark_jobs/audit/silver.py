@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.audit.queries import ARRIVAL, query
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.topic import Topic
 
 _VALID = """
@@ -52,9 +53,9 @@ def tables_of(spark: SparkSession, judged: DataFrame, topic: Topic, lateness_sec
     words = {"key": key, "content": ", ".join(content)}
     quarantine = query(spark, _QUARANTINE, judged=judged)
     if topic.has_versions:
-        return {topic.silver.name: query(spark, _VERSIONS, words, judged=judged).localCheckpoint(), topic.quarantine.name: quarantine}
-    valid = query(spark, _VALID, words, judged=judged).localCheckpoint()
-    first = query(spark, _FIRST, words, valid=valid).localCheckpoint()
+        return {topic.silver.name: query(spark, _VERSIONS, words, judged=judged).transform(kept), topic.quarantine.name: quarantine}
+    valid = query(spark, _VALID, words, judged=judged).transform(kept)
+    first = query(spark, _FIRST, words, valid=valid).transform(kept)
     return {
         topic.silver.name: first,
         topic.duplicates.name: query(spark, _DUPLICATES, words, valid=valid),

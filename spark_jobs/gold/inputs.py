@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.control.matching import find_rows
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import is_maintenance
@@ -61,7 +62,7 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_s
 def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
     """The rows, computed once: in memory, as Spark and Arrow see them, or as Spark alone does where they are many."""
     few = sinks.collect_few(rows)
-    return (rows.localCheckpoint(), None) if few is None else (rows.sparkSession.createDataFrame(few), few)
+    return (rows.transform(kept), None) if few is None else (rows.sparkSession.createDataFrame(few), few)
 
 
 def rows_where(settings: Settings, source: Source, table: Table, where: str) -> pa.Table | None:

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 
 from spark_jobs.gold.strategies import Windows
 from spark_jobs.lake import sources
+from spark_jobs.lake.kept import kept
 from spark_jobs.runtime.times import to_micros
 
 
@@ -48,7 +49,7 @@ class Range:
     def keys(self, key: str, present: DataFrame, time: str) -> DataFrame:
         """The customers or accounts that have a row of silver, or of the table, in the range."""
         here = present.where(self.on_days(time, 0)) if time == "day" else self._within(present, [time])
-        return self.rows.select(key).union(here.select(key)).distinct().localCheckpoint()
+        return self.rows.select(key).union(here.select(key)).distinct().transform(kept)
 
     def of_ids(self, rows: DataFrame, _ids: Sequence[str], times: Sequence[str]) -> DataFrame:
         """Of rows of a table those of which one time lies in the range."""

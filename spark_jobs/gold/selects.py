@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gold.strategies import Inputs, Parts, Region, Strategy
 from spark_jobs.lake import functions
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.late_spark import F
@@ -118,7 +119,7 @@ class Selected(Strategy):
         first = inputs.silver().select(value.alias("part")).distinct().orderBy("part").limit(PARTS_TRIED)
         # Compared as texts: Python does not have all times.
         names = [row[0] for row in first.select(F.col("part").cast("string")).collect()]
-        rows = inputs.silver().where(value.cast("string").isin(names)).localCheckpoint()
+        rows = inputs.silver().where(value.cast("string").isin(names)).transform(kept)
         made = self.select.made(rows, inputs)
         halves = [self.select.made(rows.where(value.cast("string").isin(names[start::2])), inputs) for start in (0, 1)]
         own = rows.select(value.alias(part.name), *part.carried[1:]).distinct()

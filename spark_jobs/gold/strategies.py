@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.silver_tables import SILVER_TRANSACTIONS
 from spark_jobs.lake.table import Table
 
@@ -35,7 +36,7 @@ class Inputs:
     table: Callable[[Table], DataFrame]
     large_credit: Decimal
     few: Callable[[Table, str], DataFrame | None] = lambda _table, _where: None
-    hold: Callable[[DataFrame], DataFrame] = lambda rows: rows.localCheckpoint()
+    hold: Callable[[DataFrame], DataFrame] = lambda rows: rows.transform(kept)
 
     def read(self, table: Table, where: str = ALL) -> DataFrame:
         """The rows of a table that meet a condition, which is one of a region."""

@@ -16,6 +16,7 @@ from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.lake import few_rows, leases, ranges
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
@@ -179,7 +180,7 @@ def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> Data
 
 def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
     """The `difference` of parts of a table, computed now and kept."""
-    return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).localCheckpoint()
+    return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).transform(kept)
 
 
 def merge_parts(present: DataFrame, wanted: DataFrame, settings: Settings, table: Table, txn: Txn, *, are_few: bool) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_jobs import control
 from spark_jobs.control import scope
 from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
 from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
@@ -120,7 +121,7 @@ class Intake(_LiveStream):
         done = self._done()
         if scope.is_rewritten(self._settings, BRONZE_TRANSACTIONS, done):  # rows that were removed may have come back by a replay
             rows = _judge(sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS))
-        new, is_begun = rows.where(F.col("_batch") > done).localCheckpoint(), F.col("_batch") <= self._begun  # judged once
+        new, is_begun = rows.where(F.col("_batch") > done).transform(kept), F.col("_batch") <= self._begun  # judged once
         for part in (new.where(is_begun), new.where(~is_begun)) if self._begun > done else (new,):
             first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
             if last is not None:
@@ -142,7 +143,7 @@ class Intake(_LiveStream):
             first,
             sources.moment(marks[0][1]) if marks and marks[0][0] == first else None,
         )
-        decided = intake.decide(judged, marks, known).localCheckpoint()
+        decided = intake.decide(judged, marks, known).transform(kept)
         # The rows of the position come last: a crash before them repeats the batch, and finds the refused ones written.
         if not intake.refused(decided).isEmpty():
             sinks.append_batches(intake.refused(decided).coalesce(1), settings, LIVE_REFUSED, txn)

@@ -15,6 +15,7 @@ from spark_jobs import control
 from spark_jobs.control import corrections, redrives
 from spark_jobs.control.corrections import PLACE, PLACE_DDL
 from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
@@ -43,7 +44,7 @@ def run(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> Non
 
 def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, run_id: str) -> None:
     halfway = topic in redrives.halfway(settings)
-    rows = _select_rows(spark, settings, topic, plan, halfway).localCheckpoint()
+    rows = _select_rows(spark, settings, topic, plan, halfway).transform(kept)
     count, since, until = rows.agg(F.count("*"), F.coalesce(F.min("_batch"), F.lit(0)), F.coalesce(F.max("_batch"), F.lit(0))).collect()[0]
     if not count and not halfway:
         log.info("%s: found no such row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
@@ -52,7 +53,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
     bronze = recompute.within(rejudged.read(topic.bronze).where(F.col("_batch").between(since, until)), rejudged.places)
     judged, changes = _judge(rejudged, corrections.correct(bronze, values, spark))
-    found = outcomes.outcomes(rejudged, judged, changes).localCheckpoint()
+    found = outcomes.outcomes(rejudged, judged, changes).transform(kept)
     quarantine = sinks.changes_of(topic.quarantine, rows, recompute.updated_quarantine(rows, judged))
     application = control.application(settings, redrives.APPLICATION)
     number = redrives.last_write(settings, topic, application)  # all is computed and kept by now: from here on the tables change
@@ -67,7 +68,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
 def _judge(rows: Rejudged, bronze: DataFrame) -> tuple[DataFrame, Changes]:
     """The judged rows, with detail, and what must change."""
     judge = judge_records if rows.topic.has_versions else judge_events
-    judged = judge(bronze, rows.topic, rows.rules).localCheckpoint()
+    judged = judge(bronze, rows.topic, rows.rules).transform(kept)
     return judged, rejudge.changes_of(rows, judged)
 
 

@@ -12,6 +12,7 @@ from spark_jobs import control
 from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
@@ -65,7 +66,7 @@ def change_events(rows: Rejudged, judged: DataFrame) -> Changes:
     """What must change in the tables of valid events. `judged` has the columns that `judge_events` gives."""
     topic, passed = rows.topic, judged.where(is_valid())
     silver, duplicates, present_late = map(rows.read, (topic.silver, topic.duplicates, topic.late))
-    keys = recompute.touched_keys(topic, passed, rows.places, silver, duplicates).localCheckpoint()
+    keys = recompute.touched_keys(topic, passed, rows.places, silver, duplicates).transform(kept)
 
     def of_keys(frame: DataFrame) -> DataFrame:
         return frame.join(keys, on=topic.key, how="left_semi")
@@ -77,17 +78,17 @@ def change_events(rows: Rejudged, judged: DataFrame) -> Changes:
     needed = of_keys(duplicates).unionByName(of_others(duplicates.where("is_conflicting")))
     needed = recompute.without(needed, rows.places).select(*PLACE)
     bronze = recompute.within(rows.read(topic.bronze), needed)
-    typed = type_records(parse_records(rows.effective(bronze), topic), topic).select(*silver.columns).localCheckpoint()
-    marked = recompute.marked_rows(topic, passed, rows.places, silver, typed, keys).localCheckpoint()
+    typed = type_records(parse_records(rows.effective(bronze), topic), topic).select(*silver.columns).transform(kept)
+    marked = recompute.marked_rows(topic, passed, rows.places, silver, typed, keys).transform(kept)
     first = marked.where("is_first").select(*silver.columns)
     after, others = of_others(silver).unionByName(first), of_others(typed).unionByName(marked.select(*silver.columns))
-    newest = recompute.newest_by_batch(after, others).localCheckpoint()
+    newest = recompute.newest_by_batch(after, others).transform(kept)
     late = recompute.late_rows(after, newest, rows.since, rows.settings.allowed_lateness_seconds)
 
     of_silver = sinks.changes_of(topic.silver, of_keys(silver), first)
     of_duplicates = sinks.changes_of(topic.duplicates, of_keys(duplicates), marked.where("not is_first"))
     of_late = sinks.changes_of(topic.late, present_late.where(F.col("_batch") >= rows.since), late)
-    entries = recompute.missing_entries(topic, of_silver.where("not _is_gone"), rows.read(topic.ids)).localCheckpoint()
+    entries = recompute.missing_entries(topic, of_silver.where("not _is_gone"), rows.read(topic.ids)).transform(kept)
     writes = [  # a row that moves is in two places for a moment, and never in none
         (topic.ids, entries),
         (topic.duplicates, of_duplicates.where("not _is_gone")),
@@ -110,10 +111,10 @@ def change_versions(rows: Rejudged, judged: DataFrame, others: DataFrame | None 
     """
     topic, silver = rows.topic, rows.read(rows.topic.silver)
     keys = judged.select("key") if others is None else judged.select("key").union(others.select(F.col(topic.key).cast("binary")))
-    keys = keys.distinct().localCheckpoint()
+    keys = keys.distinct().transform(kept)
     done = control.last_batch(rows.settings, "silver", topic.silver.name)
     bronze = rows.read(topic.bronze).where(F.col("_batch") <= done).join(keys, on="key", how="left_semi")
     valid = recompute.without(recompute.without(bronze, rows.read(topic.quarantine).select(*PLACE)), rows.places)
-    after = recompute.classified_messages(topic, judged.where(is_valid()), rows.effective(valid)).localCheckpoint()
+    after = recompute.classified_messages(topic, judged.where(is_valid()), rows.effective(valid)).transform(kept)
     present = silver.join(keys.select(F.col("key").cast("string").alias(topic.key)), on=topic.key, how="left_semi")
     return Changes(after, [(topic.silver, sinks.changes_of(topic.silver, present, history.versions(after, topic)))])

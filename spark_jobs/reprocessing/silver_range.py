@@ -20,6 +20,7 @@ from spark_jobs import control
 from spark_jobs.control import corrections, rebuilt, redrives
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, LAYERS, Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
@@ -135,7 +136,7 @@ class _Rebuild:
             *changes.writes,
             (self.topic.quarantine, of_quarantine.where("_is_gone")),
         ]
-        noted = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).localCheckpoint()
+        noted = outcomes.noted(rows, outcomes.outcomes(rows, broken, changes)).transform(kept)
         newest = from_micros(changes.newest.agg(F.unix_micros(F.max("newest"))).collect()[0][0]) if changes.newest else None
         changes_made = [(table, difference, rows_changed) for table, difference in writes if (rows_changed := difference.count())]
         changed: dict[Table, int] = {}
@@ -174,16 +175,14 @@ class _Rebuild:
         if not self.topic.has_versions:
             others = [self.read(table) for table in (*self.topic.valid, self.topic.quarantine)]
             differing = recompute.changed_places(self.topic, staged, here, *others)
-            differing = differing.union(outcomes.unsettled(self.spark, self.settings, self.topic, self.staged.rules)).localCheckpoint()
+            differing = differing.union(outcomes.unsettled(self.spark, self.settings, self.topic, self.staged.rules)).transform(kept)
             changed = recompute.within(staged, differing)
             orphans = recompute.within(orphans, differing)
-        changed, orphans = changed.localCheckpoint(), orphans.localCheckpoint()
+        changed, orphans = changed.transform(kept), orphans.transform(kept)
         if orphans.isEmpty():
             return changed, changed.select(*ARRIVAL)
         bronze = recompute.within(self.read(self.topic.bronze), orphans.select(*PLACE))
-        judged = changed.unionByName(
-            _judge(self.spark, self.settings, self.topic, self.staged.rules, bronze, F.lit(True))
-        ).localCheckpoint()
+        judged = changed.unionByName(_judge(self.spark, self.settings, self.topic, self.staged.rules, bronze, F.lit(True))).transform(kept)
         return judged, changed.select(*ARRIVAL).union(orphans)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs.control.corrections import PLACE
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import ARRIVAL
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
@@ -69,7 +70,7 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
     Rows whose key has a hash that no other row has, new or known, are the first of their keys. Only the others are compared.
     """
     rows, are_few = part.read(spark, settings, topic.bronze)
-    judged = events.judge_events(rows, topic, rules).localCheckpoint()
+    judged = events.judge_events(rows, topic, rules).transform(kept)
     if part.rows > _MOST_HELD:
         return _sort_many(settings, topic, judged, part)
     facts = judged.select(*ARRIVAL, *(column.alias(name) for name, column in _facts(topic).items())).toArrow()
@@ -87,7 +88,7 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
         doubts = first.withColumn("id_hash", id_index.key_hash(topic)).join(among, on="id_hash", how="left_semi").drop("id_hash")
         marked = events.mark_duplicates(doubts, id_index.rows_at(spark, settings, topic, found, part.after), topic)
         others = marked.where("not is_first").select(*topic.duplicates.columns)
-        duplicates = others.toArrow() if are_few else others.localCheckpoint()
+        duplicates = others.toArrow() if are_few else others.transform(kept)
         places = duplicates.select(PLACE) if isinstance(duplicates, pa.Table) else duplicates.select(*PLACE).toArrow()
     if places.num_rows:
         first = without(first, _given(spark, places))
@@ -106,7 +107,7 @@ def _given(spark: SparkSession, rows: pa.Table) -> DataFrame:
 def _sort_many(settings: Settings, topic: Topic, judged: DataFrame, part: Part) -> NewEvents:
     """`sort_events` of one batch with more rows than are compared in memory: by Spark alone."""
     known = id_index.known_rows(judged, settings, topic, part.after)
-    marked = events.mark_duplicates(judged, known, topic).localCheckpoint()
+    marked = events.mark_duplicates(judged, known, topic).transform(kept)
     facts = marked.select("_batch", "is_first", *(column.alias(name) for name, column in _facts(topic).items()))
     functions = {"count": F.count, "min": F.min, "max": F.max}
     columns = [functions[function](of).alias(name) for name, (of, function) in _BY_BATCH.items()]

@@ -11,6 +11,7 @@ from expectations.row_rules import RuleSet
 from spark_jobs.control import corrections
 from spark_jobs.control.matching import find_rows, is_among
 from spark_jobs.lake import sinks, sources
+from spark_jobs.lake.kept import kept
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import history, recompute
@@ -48,7 +49,7 @@ def compare_histories(spark: SparkSession, settings: Settings, topic: Topic, rul
     by a re-drive, whose corrections take the place of their values.
     """
     rows, are_held = part.read(spark, settings, topic.bronze)
-    new = judge_records(rows, topic, rules).localCheckpoint()
+    new = judge_records(rows, topic, rules).transform(kept)
     keys = F.collect_set(F.when(is_valid(), F.col("key"))) if are_held else F.lit(None)
     facts = new.agg(
         F.count("*").alias("input"),
@@ -63,7 +64,7 @@ def compare_histories(spark: SparkSession, settings: Settings, topic: Topic, rul
     valid = corrections.correct(earlier.messages, corrections.in_effect(settings, topic.silver), spark)
     before = type_records(parse_records(valid, topic), topic).withColumn("_is_after", F.explode(F.array(F.lit(False), F.lit(True))))
     taken = type_records(new.where(is_valid()), topic).withColumn("_is_after", F.lit(True))
-    classified = history.with_outcomes(before.unionByName(taken), topic, "_is_after").localCheckpoint()
+    classified = history.with_outcomes(before.unionByName(taken), topic, "_is_after").transform(kept)
     outcomes = Counter[str]()
     for row in classified.groupBy("_is_after", "outcome").agg(F.count("*").alias("n")).collect():
         outcomes[row["outcome"]] += row["n"] if row["_is_after"] else -row["n"]
