@@ -132,7 +132,7 @@ def test_a_job_sees_this_checkout_and_the_run_it_belongs_to(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("address", "parent"), [("http://127.0.0.1:9", "ledger/medallion.release/1"), ("", "none")])
 def test_a_job_is_told_which_task_started_it_where_lineage_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, parent: str
+    spark_submit: FakeSparkSubmit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, parent: str
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_URL", address)
     monkeypatch.setattr("airflow.providers.openlineage.plugins.macros.lineage_parent_id", lambda _: "ledger/medallion.release/1")
@@ -140,6 +140,9 @@ def test_a_job_is_told_which_task_started_it_where_lineage_is_sent(
     body = f"open({str(seen)!r}, 'w').write(os.environ.get('OPENLINEAGE_PARENT_ID', 'none'))"
     Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(TaskInstance().context(run_id="run"))
     assert seen.read_text() == parent
+    submitted = spark_submit.prepare(spark_job("gold"), "echo >&2 parent: ${OPENLINEAGE_PARENT_ID:-none}; exit 7")
+    with pytest.raises(AirflowException, match=f"gold: exit code 7: parent: {parent}$"):
+        submitted.execute(TaskInstance().context(run_id="run"))
 
 
 def test_a_job_runs_without_a_parent_that_cannot_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
