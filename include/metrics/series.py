@@ -125,6 +125,12 @@ SERIES = (
         ("release_timestamp_seconds", GAUGE, "", "when it was published"),
         ("release_newest_event_timestamp_seconds", GAUGE, "", "the newest event time of the transactions in it"),
         ("release_table_rows", GAUGE, "table", "the rows of a table in it"),
+        (
+            "release_table_version",
+            GAUGE,
+            "table",
+            "the version of a table in it; ledger_table_version is ahead by what it lacks",
+        ),
         ("unreleased_rows", GAUGE, "topic", "rows of bronze that it lacks"),
         ("unreleased_since_timestamp_seconds", GAUGE, "", "when the first of them came; absent where it lacks none"),
         ("release_stale_after_seconds", GAUGE, "", "LEDGER_RELEASE_STALE_MINUTES, in seconds"),

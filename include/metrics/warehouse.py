@@ -134,6 +134,9 @@ def _release(settings: Settings) -> Iterator[Sample]:
         yield "ledger_release_timestamp_seconds", (), release.at.timestamp()
         for name, rows in release.rows.items():
             yield "ledger_release_table_rows", (name,), float(rows)
+        named = latest_release(settings)
+        for name, version in named.versions.items() if named else ():
+            yield "ledger_release_table_version", (name,), float(version)
         if release.newest_event_at:
             yield "ledger_release_newest_event_timestamp_seconds", (), release.newest_event_at.timestamp()
 

@@ -145,8 +145,8 @@ def personal_values(settings: Settings) -> set[str]:
 
 
 def files(home: Path) -> Iterator[tuple[str, str]]:
-    """Every log and report: all files of the home but the data of Kafka, Postgres and the tables, and the checkpoints."""
-    data = ("warehouse", "checkpoints", "stack/kafka", "stack/postgres")
+    """Every log and report: all files of the home but the data of Kafka, Postgres, Spark and the tables, and the checkpoints."""
+    data = ("warehouse", "checkpoints", "scratch", "stack/kafka", "stack/postgres")
     for file in sorted(home.rglob("*")):
         name = str(file.relative_to(home))
         if file.is_file() and (not name.startswith(data) or (file.suffix == ".log" and "data" not in file.parts)):

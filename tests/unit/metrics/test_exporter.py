@@ -54,6 +54,7 @@ def test_tables_batches_releases_gates_and_quarantine_are_told(settings: Setting
     assert of(found, "runs_total", job_name="silver", table="silver.transactions") == 3
     assert [of(found, "batch", topic="transactions", reached=where) for where in ("bronze", "silver", "release")] == [3, 3, 3]
     assert of(found, "release") == 3
+    assert of(found, "release_table_version", table="gold.daily_totals") == 3
     assert of(found, "release_timestamp_seconds") == (quality_rows.done_at(3)).timestamp() + 60
     assert of(found, "release_newest_event_timestamp_seconds") == quality_rows.done_at(3).timestamp() - 120
     assert of(found, "unreleased_rows", topic="transactions") == 0
