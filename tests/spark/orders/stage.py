@@ -4,7 +4,6 @@ A job reaches a point at every `kill_point` and with every lease that it gets. O
 the point that the test names, where it waits for a lease, and when it is done. So an order of commands always runs the same way.
 """
 
-import fcntl
 import importlib
 import pkgutil
 import threading
@@ -14,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_jobs
 from spark_jobs.lake import leases
+from spark_jobs.lake.file_leases import FileLeases
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.reprocessing import backfill
 from tests.support import kill_points
@@ -113,16 +113,13 @@ class Stage:
         if actor and actor.died_at:
             raise (Killed if threading.current_thread() is actor.thread else KilledInBatch)(actor.died_at)
 
-    def flock(self, file: IO[str], operation: int) -> None:
-        """`fcntl.flock` for leases: who waits for one gives the turn away."""
-        try:
-            fcntl.flock(file, operation)
-        except BlockingIOError:
+    def lease(self, name: str, *, is_held: bool) -> None:
+        """A job has asked for a lease: who does not get it gives the turn away."""
+        if not is_held:
             self._wait_for_lease()
-            raise
-        if operation & fcntl.LOCK_EX:
-            self._failures = 0
-            self.reach(f"holding {Path(file.name).stem}")
+            return
+        self._failures = 0
+        self.reach(f"holding {name}")
 
     def _wait_for_lease(self) -> None:
         actor = self._turn
@@ -161,7 +158,7 @@ def set_up() -> Iterator[Stage]:
     stage = Stage()
     for found in pkgutil.walk_packages(spark_jobs.__path__, "spark_jobs."):
         importlib.import_module(found.name)
-    start = DataStreamWriter.start
+    start, try_take = DataStreamWriter.start, FileLeases.try_take
 
     def start_and_wait(writer: DataStreamWriter, *arguments: Any, **options: Any) -> StreamingQuery:
         """Queries run one after the other, in the same order every time."""
@@ -171,13 +168,18 @@ def set_up() -> Iterator[Stage]:
             query.awaitTermination()
         return query
 
+    def take(held: FileLeases, name: str) -> int | None:
+        epoch = try_take(held, name)
+        stage.lease(name, is_held=epoch is not None)
+        return epoch
+
     def sleep(_: float) -> None:
         stage.reach("a pause")
 
     with pytest.MonkeyPatch.context() as patch:
         kill_points.reach(patch, stage.reach)
         clock = {"monotonic": time.monotonic}
-        patch.setattr(leases, "fcntl", SimpleNamespace(**{**vars(fcntl), "flock": stage.flock}))
+        patch.setattr(FileLeases, "try_take", take)
         patch.setattr(leases, "time", SimpleNamespace(sleep=lambda _: None, **clock))
         patch.setattr(backfill, "time", SimpleNamespace(sleep=sleep, **clock))
         patch.setattr(maintenance, "time", SimpleNamespace(sleep=sleep, **clock))
