@@ -107,7 +107,10 @@ def test_while_the_ingestion_runs_it_says_what_to_do(killed: Ledger) -> None:
         ("--from 2026-01-01T00:00:00", "--from: found '2026-01-01T00:00:00' without a zone"),
         ("--from 2026-01-01T00:00:00Z --to yesterday", "--to: found 'yesterday', expected a time such as"),
         ("--from 2026-01-01T00:00:00Z --to 2026-01-01T01:00:00+01:00", "expected --from before --to"),
-        ("--from 2026-01-01T00:00:00Z --only customers,people", "found 'people'"),
+        (
+            "--from 2026-01-01T00:00:00Z --only customers,people",
+            "--only: found 'customers,people', expected some of transactions,customers,accounts",
+        ),
         ("--to 2026-01-01T00:00:00Z", "--from"),
     ],
 )

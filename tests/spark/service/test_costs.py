@@ -1,6 +1,7 @@
 """What batches cost, as the heartbeat tells it: every batch of real queries once, whatever the looks at them miss."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ def test_every_batch_is_counted_once_with_its_phases_and_its_state(spark: SparkS
     writer = rows.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path)).trigger(processingTime="100 milliseconds")
     query, costs = writer.foreachBatch(take).start(), Costs()
     try:
-        look_until(query, costs, 2)
-        look_until(query, costs, 3)
+        look_until(query, costs, lambda: costs.batches >= 2)
+        look_until(query, costs, lambda: costs.batches >= 3)
         deadline = time.monotonic() + 60
         while len(taken) < 7:  # batches that nobody looks at
             assert time.monotonic() < deadline, query.exception()
@@ -64,11 +65,9 @@ def test_rows_behind_the_watermark_are_counted_also_after_a_report_without_a_bat
     try:
         for number, day in enumerate([1, 20, 20, 2, 3]):  # the last two are late
             arrive(number, day)
-            look_until(query, costs, costs.batches + 1)
-            idle = time.monotonic() + 0.5
-            while time.monotonic() < idle:
-                costs.follow(query, query.lastProgress)  # type: ignore[arg-type]
-                time.sleep(0.02)
+            counted, idle = costs.batches, time.monotonic() + 0.5
+            look_until(query, costs, lambda: costs.batches > counted and time.monotonic() > idle)  # noqa: B023 - called at once
+        look_until(query, costs, lambda: costs.dropped >= 2)
     finally:
         query.stop()
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
@@ -83,9 +82,9 @@ def test_progress_that_cannot_be_read_is_left_out_and_fails_nothing(caplog: pyte
     assert [message.partition(":")[0] for message in caplog.messages] == ["the costs of a batch are not counted"]
 
 
-def look_until(query: Any, costs: Costs, batches: int) -> None:
+def look_until(query: Any, costs: Costs, is_enough: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while costs.facts().get("costs", {}).get("batches", 0) < batches:
+    while not is_enough():
         assert time.monotonic() < deadline, query.exception()
         if query.lastProgress is not None:
             costs.follow(query, query.lastProgress)
