@@ -46,7 +46,9 @@ def launch(settings: Settings) -> list[Running]:
     ports = {part: claim_port(home, part) if part in stopped else ports_of(home)[part] for part in PARTS}
     if EXPORTER in stopped:
         claim_port(home, STATSD)
-    return [start(home, part, command, _environment(settings), log_file(home, part)) for part, command in _commands(home, ports, stopped)]
+    return [
+        start(home, part, command, _environment(settings), log_file(home, part)) for part, command in _commands(settings, ports, stopped)
+    ]
 
 
 def wait(home: Path, started: list[Running]) -> None:
@@ -76,11 +78,14 @@ def airflow_environment(home: Path) -> dict[str, str]:
     return {f"AIRFLOW__METRICS__{name}": text for name, text in options.items()}
 
 
-def _commands(home: Path, ports: Mapping[str, int], parts: list[str]) -> list[tuple[str, list[str]]]:
+def _commands(settings: Settings, ports: Mapping[str, int], parts: list[str]) -> list[tuple[str, list[str]]]:
+    home = settings.home
     folder = stack_folder(home) / "prometheus"
     config = folder / "prometheus.yml"
     words = {part.partition("-")[2] or part: f"{HOST}:{port}" for part, port in ports.items()}
-    text = Template((_SETTINGS / "prometheus.yml").read_text()).safe_substitute(words, rules=_SETTINGS / "rules.yml")
+    text = Template((_SETTINGS / "prometheus.yml").read_text()).safe_substitute(
+        words, rules=_SETTINGS / "rules.yml", checkpoints=settings.checkpoints
+    )
     write_whole(config, text)
     commands = {
         EXPORTER: [

@@ -1,5 +1,7 @@
 """The Spark session: one set of settings for every job, however it is started."""
 
+import atexit
+import json
 import logging
 import os
 import re
@@ -9,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.runtime import engine, progress, scratch
+from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings, cluster_secret
@@ -37,6 +40,13 @@ FEW_ROWS = {
 }
 # On local folders Spark's own choice runs `readlink` as a process for each file of a checkpoint, 28 times in a batch of a small query.
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+# Spark's own metrics beside its pages, at /metrics/prometheus; without the namespace every series would hold the application's id.
+SERVLET = {
+    "spark.metrics.conf.*.sink.prometheusServlet.class": "org.apache.spark.metrics.sink.PrometheusServlet",
+    "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
+    "spark.metrics.namespace": "spark",
+    "spark.sql.streaming.metricsEnabled": "true",
+}
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
@@ -73,6 +83,8 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
         **RPC,
     }
+    if settings.spark_ui:
+        conf |= SERVLET
     if _is_of_this_host(settings.spark_master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if settings.spark_master.startswith("spark://"):
@@ -182,7 +194,19 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     if is_first and (address := spark.sparkContext.uiWebUrl):
         log.info("Spark's pages: %s", address)
         progress.link(address)
+        _show_to_prometheus(settings, name, address)
     return spark
+
+
+def _show_to_prometheus(settings: Settings, name: str, address: str) -> None:
+    """A file in the form of Prometheus' `file_sd_configs` that says where Spark's metrics are, for as long as this process lives."""
+    file = settings.checkpoints / "ui" / f"{name.replace(' ', '-')}.json"
+    try:
+        write_whole(file, json.dumps([{"targets": [address.partition("://")[2]], "labels": {"application": name}}]))
+    except OSError as error:  # metrics never fail a job
+        log.warning("Prometheus will not find the metrics of Spark: %s", error)
+        return
+    atexit.register(file.unlink, missing_ok=True)
 
 
 def _scratch_conf(settings: Settings, java_options: str) -> dict[str, str]:

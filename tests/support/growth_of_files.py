@@ -172,7 +172,7 @@ def of_leftovers(settings: Settings) -> Iterator[None]:
 @of_line("metrics in Prometheus")
 def of_metrics(settings: Settings) -> Iterator[None]:
     ports = dict.fromkeys(prometheus.PARTS, 1)
-    commands = dict(prometheus._commands(settings.home, ports, list(prometheus.PARTS)))
+    commands = dict(prometheus._commands(settings, ports, list(prometheus.PARTS)))
     yield
     assert {"--storage.tsdb.retention.time=15d", "--storage.tsdb.retention.size=1GB"} <= set(commands[prometheus.PROMETHEUS])
     assert not [word for word in commands[prometheus.ALERTMANAGER] if "retention" in word]  # 120 hours by itself

@@ -51,7 +51,7 @@ def test_every_rule_fires_when_it_should_and_not_before() -> None:
 
 def test_the_settings_of_both_servers_can_be_used(tmp_path: Path) -> None:
     ports = dict(zip(stack.PARTS, (15001, 15002, 15003), strict=True))
-    stack._commands(tmp_path, ports, list(stack.PARTS))
+    stack._commands(read_settings({"LEDGER_HOME": str(tmp_path)}), ports, list(stack.PARTS))
     promtool("check", "config", str(tmp_path / "stack/prometheus/prometheus.yml"))
     amtool = [program("amtool"), "check-config", str(ROOT / "include/prometheus/alertmanager.yml")]
     assert "SUCCESS" in subprocess.run(amtool, capture_output=True, text=True, check=True).stdout
