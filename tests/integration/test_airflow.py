@@ -74,7 +74,7 @@ def lineage_leads_from_the_run_to_its_tables(file: Path, run: str) -> None:
     """By the runs that events name as their parents: Airflow's run, its task, the job, the versions of tables and offsets of topics."""
     events = [json.loads(line) for line in file.read_text().splitlines()]
     first = {event["run"]["runId"]: event for event in reversed(events)}
-    for task, job in (("silver", "silver"), ("gold_gate", "gate gold"), ("release", "release")):  # with and without spark-submit
+    for task, job in (("silver", "silver"), ("gold_gate", "gate-gold"), ("release", "release")):  # with and without spark-submit
         of_job = [event for event in events if (event["job"]["name"], event["eventType"]) == (job, "COMPLETE")]
         (done,) = [event for event in of_job if run in {tag["value"] for tag in event["run"]["facets"]["tags"]["tags"]}]
         of_task = first[done["run"]["facets"]["parent"]["run"]["runId"]]
