@@ -144,7 +144,7 @@ def test_the_trigger_continues_until_no_other_start_can_help(monkeypatch: pytest
         return found
 
     monkeypatch.setattr(Supervisor, "step", step)
-    for name in ("_LOOK_SECONDS", "_ERROR_SECONDS"):
+    for name in ("_ASK_SECONDS", "_ERROR_SECONDS"):
         monkeypatch.setattr(services, name, 0)
 
     async def events() -> list[object]:

@@ -93,7 +93,7 @@ def test_a_host_that_is_paused_in_a_batch_is_replaced_by_another_one_and_writes_
     table = TABLE.open(settings)
     assert table.metadata().configuration[EPOCH] == "2"
     assert next(commit["userMetadata"] for commit in table.history() if commit["operation"] == "WRITE").endswith('"epoch": 2}')
-    assert not any(lease.is_held for lease in leases.read_all(settings))
+    await_that(lambda: not any(lease.is_held for lease in leases.read_all(settings)), seconds=10)  # given back, not expired
 
 
 def count(settings: Settings) -> int:
