@@ -250,6 +250,7 @@ def _answer(settings: Settings, layer: str, verdicts: Sequence[Verdict], unchang
                 "version": verdict.version,
                 "first_batch": verdict.first_batch,
                 "last_batch": verdict.last_batch,
+                "rows": control.count(BY_NAME[verdict.table].open(settings, version=verdict.version if verdict in verdicts else None)),
                 "report": verdict.report,
             }
             for verdict in (*verdicts, *unchanged)

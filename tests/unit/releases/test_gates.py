@@ -120,6 +120,7 @@ def test_batches_of_a_closed_judgement_are_judged_again(copy_home: Copy) -> None
         "version": 1,
         "first_batch": 3,
         "last_batch": 3,
+        "rows": 1,
         "report": "",
     }
 
