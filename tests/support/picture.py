@@ -24,7 +24,7 @@ OVERRULED = 14  # the run whose closed gate an operator overruled
 NOW = rows.done_at(RUNS) + timedelta(minutes=4)
 PAGES = {  # picture -> the page, and its height
     "quality": ("", 815),
-    "decision": ("decisions", 960),
+    "decision": ("decisions", 915),
     "quarantine": (f"quarantine?table=silver.transactions_quarantine&first_batch={RUNS}&rule=amount_scale", 860),
     "table": ("table?name=silver.transactions", 840),
     "run": (f"run?dag_id=medallion&run_id={rows.run_id(RUNS).replace('+', '%2B')}", 700),
@@ -64,6 +64,9 @@ def fill(settings: Settings) -> None:
     )
     rows.write(settings, tables.AUDITS, [rows.audited(RUNS - 1, name) for name in every if not name.startswith("bronze.")])
     rows.close_gate(settings, RUNS, 10)
+    missing = {tables.BRONZE_TRANSACTIONS: 200, tables.BRONZE_CUSTOMERS: 100, tables.BRONZE_ACCOUNTS: 100}  # the rest of the run's records
+    for table, count in missing.items():
+        rows.write(settings, table, [rows.bronze(RUNS, 1000 + at) | {"_topic": table.topic} for at in range(count)])
     for number in range(1, RUNS + 1):
         rows.judged(settings, number, "silver.transactions", 500, quarantined_per_thousand=800 if number == RUNS else 10 + number % 7)
 
