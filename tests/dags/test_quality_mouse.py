@@ -216,6 +216,12 @@ def test_on_a_narrow_screen_a_verdict_is_read_without_scrolling(home: Settings, 
     expect(page.get_by_text("CLOSED", exact=True)).to_be_in_viewport(ratio=1)
     cell = page.locator("td[data-label=Batches]").first
     assert cell.evaluate("e => getComputedStyle(e, '::before').content") == '"Batches "'
+    rows.close_gate(home, 3)
+    rows.judged(home, 3, "silver.transactions", 500, quarantined_per_thousand=800)
+    table = opened("table?name=silver.transactions", 390)
+    expect(table.locator("td[data-label=Expected]").first).to_be_in_viewport(ratio=1)
+    expect(table.locator("td.trend svg").first).to_be_in_viewport(ratio=1)
+    keep(table, "pages-15-narrow-table")
 
 
 def test_the_page_takes_airflows_colours(home: Settings, opened: Open) -> None:

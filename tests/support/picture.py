@@ -24,7 +24,7 @@ OVERRULED = 14  # the run whose closed gate an operator overruled
 NOW = rows.done_at(RUNS) + timedelta(minutes=4)
 PAGES = {  # picture -> the page, and its height
     "quality": ("", 815),
-    "decision": ("decisions", 915),
+    "decision": ("decisions", 925),
     "quarantine": (f"quarantine?table=silver.transactions_quarantine&first_batch={RUNS}&rule=amount_scale", 860),
     "table": ("table?name=silver.transactions", 840),
     "run": (f"run?dag_id=medallion&run_id={rows.run_id(RUNS).replace('+', '%2B')}", 700),
