@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from spark_jobs.commands import arguments, lineage
 from spark_jobs.commands.engine import run_engine, run_engine_control
+from spark_jobs.commands.forget import run_forget
 from spark_jobs.commands.ingestion import run_accept, run_bronze, run_import, run_ingestion, run_replay
 from spark_jobs.commands.inspection import run_audit, run_explain, run_export
 from spark_jobs.commands.layers import run_backfill, run_gold, run_redrive, run_silver
@@ -81,7 +82,7 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
 
 
 _JOBS: tuple[Callable[[Settings, argparse.Namespace], None], ...] = (
-    *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_gold),
+    *(run_bronze, run_ingestion, run_accept, run_replay, run_import, run_silver, run_redrive, run_backfill, run_forget, run_gold),
     *(run_live, run_live_control, run_live_alerts, run_districts, run_state, run_upgrade, run_savepoint, run_example),
     *(run_gate, run_release, run_decide, run_maintenance, run_migrate, run_audit, run_explain, run_export, run_engine, run_engine_control),
 )

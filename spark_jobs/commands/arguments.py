@@ -146,6 +146,10 @@ def parse(arguments: Sequence[str] | None, about: Mapping[str, str | None]) -> a
     backfill.add_argument(
         "--step-rows", type=whole, default=ROWS_A_STEP, metavar="N", help=f"rows rebuilt while live runs wait ({ROWS_A_STEP})"
     )
+    forget = jobs.add_parser("forget", help=about["forget"])
+    forget.add_argument("--customer", type=_line, required=True, metavar="ID", help="the customerId of the person")
+    _add_who_and_why(forget, "who erases")
+    forget.add_argument("--dry-run", action="store_true", help="say how many records it would empty; changes nothing")
     audit = jobs.add_parser("audit", help=about["audit"])
     audit.add_argument("--as-of", type=whole, metavar="RELEASE", help="the tables of this release; by default as they are now")
     jobs.add_parser("migrate", help=about["migrate"])

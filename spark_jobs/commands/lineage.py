@@ -43,7 +43,7 @@ WRITES: Mapping[str, tuple[Table, ...]] = {
     **dict.fromkeys(("bronze", "import", "replay"), tables.BRONZE),
     "silver": tables.SILVER,
     "gold": tables.GOLD,
-    **dict.fromkeys(("redrive", "backfill"), (*tables.SILVER, *tables.GOLD)),
+    **dict.fromkeys(("redrive", "backfill", "forget"), (*tables.SILVER, *tables.GOLD)),
     "live": tables.LIVE,
     "gate": (tables.QUALITY_RESULTS,),
     "release": (tables.RELEASES,),

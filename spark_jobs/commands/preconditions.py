@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from spark_jobs.commands.arguments import is_trial
-from spark_jobs.control import backfills, redrives, rule_sets, scope, unfinished
+from spark_jobs.control import backfills, erasures, redrives, rule_sets, scope, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
 from spark_jobs.lake import leases, schema, tables
 from spark_jobs.lake.tables import Table
@@ -85,6 +85,8 @@ def ready(
     by = Finisher(options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))
     locked: Callable[[], AbstractContextManager[Any]] = lock if callable(lock) else lambda: _leases(settings, lock, options.name)
     with unfinished.lock_when_finished(settings, locked, wants.finished, by) as locked:
+        if options.name != "forget":
+            erasures.refuse_unfinished(settings)
         if wants.gates:
             gates.refuse_if_closed(settings, *wants.gates)
         tables.ensure_tables(settings, wants.tables)

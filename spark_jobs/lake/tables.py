@@ -157,6 +157,13 @@ CORRECTIONS = Table(
     "control.corrections",
     "_topic string, _partition int, _offset bigint, value binary, who string, why string, corrected_at timestamp",
 )
+# What `run forget` emptied, a row a bronze record; and of each erasure a last row without coordinates: what its search found.
+# customer_hash: SHA-256 of erasure_id and the customer's id.
+ERASURES = Table(
+    "control.erasures",
+    "erasure_id string, customer_hash string, _topic string, _partition int, _offset bigint, who string, why string, "
+    "erased_at timestamp, found string",
+)
 REDRIVES = Table(
     "control.redrives",
     f"""run_id string, table string, rule string, rules_version string, {COORDINATES}, outcome string, is_corrected boolean,
@@ -243,7 +250,7 @@ LIVE_RESULTS = _LIVE_IN_PYTHON | dict.fromkeys(LIVE_IN_SQL, LIVE_TRANSACTIONS)
 LIVE_BESIDE = {LIVE_ENRICHED_TRANSACTIONS: BRONZE_CUSTOMERS}
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
-    *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, REDRIVES, BACKFILLS, AUDITS),
+    *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, ERASURES, REDRIVES, BACKFILLS, AUDITS),
     *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES, DISTRICTS),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)

@@ -15,7 +15,7 @@ from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
-MAINTENANCE = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+MAINTENANCE = frozenset({"OPTIMIZE", "REORG", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
 # What the metrics of a merge count, by Spark and by delta-rs.
 _CHANGES = (
     *("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
