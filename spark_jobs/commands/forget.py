@@ -15,7 +15,7 @@ from spark_jobs.control.erasures import Plan
 from spark_jobs.lake import file_search, leases, purge, tables
 from spark_jobs.live import places
 from spark_jobs.releases import withdrawal
-from spark_jobs.runtime import progress, session
+from spark_jobs.runtime import progress, scratch, session
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -130,8 +130,9 @@ def _prove(spark: "SparkSession", settings: Settings, plan: Plan) -> list[Path]:
     others = erasure.others_values(spark, settings, plan)
     values = [value for value in plan.values if value not in others]
     ids = [each for each in plan.ids if each not in others][:_MOST_IDS]
+    scratch.sweep(settings)  # what is there after that goes with the processes that live, as this one
     files = file_search.files_below({settings.home, settings.warehouse, settings.checkpoints, settings.quality})
-    files = [file for file in files if file != erasures.file_of(settings)]
+    files = [file for file in files if file != erasures.file_of(settings) and not file.is_relative_to(scratch.root_of(settings))]
     searches = [(values, files), ([plan.customer], _beside(settings, files, _WITH_ID)), (ids, _beside(settings, files, _WITH_KEYS))]
     with progress.phase("searching files"):
         made = [(search := file_search.Search(wanted), search.find(among)) for wanted, among in searches]

@@ -18,7 +18,7 @@ _own: dict[Path, tuple[Path, int]] = {}  # the folder, and the descriptor of its
 
 def own(settings: Settings) -> Path:
     """The folder of this process, which the first call makes after it has removed those that dead processes left."""
-    root = _root(settings)
+    root = root_of(settings)
     if root not in _own:
         sweep(settings)
         folder, draft = root / (name := uuid.uuid4().hex), root / f".{name}"  # nobody sweeps a draft, which is not locked yet
@@ -32,13 +32,14 @@ def own(settings: Settings) -> Path:
 
 def sweep(settings: Settings) -> int:
     """Remove the folders whose process is gone; returns how many."""
-    dead = [folder for folder in _root(settings).glob("[!.]*") if _is_dead(folder / _LOCK)]
+    dead = [folder for folder in root_of(settings).glob("[!.]*") if _is_dead(folder / _LOCK)]
     for folder in dead:
         shutil.rmtree(folder, ignore_errors=True)
     return len(dead)
 
 
-def _root(settings: Settings) -> Path:
+def root_of(settings: Settings) -> Path:
+    """Below which each process has its folder."""
     return settings.home / "scratch"
 
 

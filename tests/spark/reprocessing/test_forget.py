@@ -86,7 +86,7 @@ def test_a_person_is_gone_from_every_file_and_all_else_stays(
         assert forget(settings, *[*words[:2], "C99999999", *words[3:]]) == 2
         counted = {table.name: len(lake.rows_of(settings, table)) for table in tables.BRONZE}
 
-        for point in ("after emptying bronze.customers", "before gold of an erasure", "before sweeping silver.customers"):
+        for point in ("after emptying bronze.customers", "before sweeping silver.customers"):
             with pytest.MonkeyPatch.context() as patch:
                 kill_points.reach(patch, partial(kill, point))
                 with pytest.raises(Killed):
