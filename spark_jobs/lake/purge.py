@@ -12,8 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_jobs.lake import leases, log_files
-from spark_jobs.lake.sinks import METADATA, configured
+from spark_jobs.lake import leases, log_files, sinks
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import commit_properties
 from spark_jobs.runtime.errors import LedgerError
@@ -23,8 +22,10 @@ from spark_jobs.runtime.settings import Settings
 
 def rewrite(spark: SparkSession, settings: Settings, table: Table) -> None:
     """Write files again without the rows that a deletion vector marks as removed. No row changes."""
+    if table.open(settings).metadata().configuration.get(sinks.MARKS) != "true":  # each removal has written its files again
+        return
     path = str(table.path(settings)).replace("`", "``")
-    with configured(spark, {METADATA: leases.commit_metadata(settings, table, {})}):
+    with sinks.configured(spark, {sinks.METADATA: leases.commit_metadata(settings, table, {})}):
         spark.sql(f"reorg table delta.`{path}` apply (purge)")
 
 

@@ -26,7 +26,7 @@ from spark_jobs.runtime.settings import Settings
 _ROWS_A_FILE = 500_000
 _ROWS_A_CUT = 250_000
 _MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
-_MARKS = "delta.enableDeletionVectors"
+MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OPTIMIZE = "spark.databricks.delta.optimize"
@@ -148,9 +148,9 @@ def mark_removed_rows(spark: SparkSession, settings: Settings, tables: Iterable[
     By Spark: delta-rs would demand of readers that they know variants, too.
     """
     for table in tables:
-        if DeltaLog(str(table.path(settings))).metadata().configuration.get(_MARKS) != "true":
+        if DeltaLog(str(table.path(settings))).metadata().configuration.get(MARKS) != "true":
             path = str(table.path(settings)).replace("`", "``")
-            spark.sql(f"alter table delta.`{path}` set tblproperties ('{_MARKS}' = 'true')")
+            spark.sql(f"alter table delta.`{path}` set tblproperties ('{MARKS}' = 'true')")
 
 
 def compact(spark: SparkSession, settings: Settings, table: Table, most_files: int, file_bytes: int) -> None:
