@@ -48,14 +48,15 @@ def run_forget(settings: Settings, options: argparse.Namespace) -> None:
         if not plan.is_erased:
             _erase(spark, settings, plan, options.run_id)
         found = _prove(spark, settings, plan)
-        erasures.file_of(settings).unlink()
+        if not found:
+            erasures.file_of(settings).unlink()
     kept = ", ".join(f"{topic} ({len(of_topic)} records)" for topic, of_topic in plan.places.items() if of_topic)
     log.info("not reached: Kafka, until its topics drop what control.erasures lists: %s; exports, backups and logs elsewhere", kept)
     if found:
         listed = ", ".join(str(file) for file in found[:_LISTED])
         raise LedgerError(
             f"the person is erased from all tables, and values are left in {len(found)} files: found {listed}, expected none: "
-            "remove them by hand, and search again by what control.erasures says"
+            "remove them by hand, and run the same command: it only searches once more"
         )
 
 
@@ -132,7 +133,8 @@ def _prove(spark: "SparkSession", settings: Settings, plan: Plan) -> list[Path]:
     ids = [each for each in plan.ids if each not in others][:_MOST_IDS]
     scratch.sweep(settings)  # what is there after that goes with the processes that live, as this one
     files = file_search.files_below({settings.home, settings.warehouse, settings.checkpoints, settings.quality})
-    files = [file for file in files if file != erasures.file_of(settings) and not file.is_relative_to(scratch.root_of(settings))]
+    unsearched = (erasures.file_of(settings), scratch.root_of(settings), settings.home / "stack/kafka")
+    files = [file for file in files if not any(map(file.is_relative_to, unsearched))]
     searches = [(values, files), ([plan.customer], _beside(settings, files, _WITH_ID)), (ids, _beside(settings, files, _WITH_KEYS))]
     with progress.phase("searching files"):
         made = [(search := file_search.Search(wanted), search.find(among)) for wanted, among in searches]
