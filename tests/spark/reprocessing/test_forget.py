@@ -122,12 +122,10 @@ def test_a_person_is_gone_from_every_file_and_all_else_stays(
         ]
         assert not erasures.file_of(settings).exists()
         assert [release.release_id for release in releases.read_releases(settings)] == [releases.newest_release(settings).release_id]
-        assert forget(settings, "audit") == 0
 
         lake.arrive(settings, "transactions", 8, [message("transactions", transactionId="after", eventTime=AT)])
         lake.run_silver(spark, settings, "silver-8")
         follow(spark, settings, "gold-8")
-        assert forget(settings, "backfill", "--start", "2013-01-01", "--end", "2013-01-03") == 0
         assert forget(settings, "redrive", "--rule", "parseable") == 0
         assert forget(settings, "audit") == 0
         assert forget(settings, *words) == 2  # nothing is left to erase
