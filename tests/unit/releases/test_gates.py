@@ -114,15 +114,9 @@ def test_batches_of_a_closed_judgement_are_judged_again(copy_home: Copy) -> None
     write(settings, {"silver.transactions_quarantine": [quarantined(at(1, 2, 3), b"T6", b"{}")]})
     verdict = run_gate(settings, "silver", 3)
     assert verdict["verdict"] == "passed"
-    assert verdict["tables"]["silver.transactions_late"] | {"report": ""} == {
-        "verdict": "passed",
-        "judged": True,
-        "version": 1,
-        "first_batch": 3,
-        "last_batch": 3,
-        "rows": 1,
-        "report": "",
-    }
+    late = verdict["tables"]["silver.transactions_late"]
+    del late["report"]
+    assert late == {"verdict": "passed", "judged": True, "version": 1, "first_batch": 3, "last_batch": 3, "rows": 1}
 
 
 def test_a_table_changed_without_new_batches_is_judged_in_full(copy_home: Copy) -> None:
