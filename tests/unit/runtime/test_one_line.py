@@ -17,6 +17,7 @@ from spark_jobs.runtime.settings import read_settings
 COMMANDS = {
     "decide": ["decide", "wait"],
     "accept": ["accept", "--topic=accounts"],
+    "forget": ["forget", "--customer=C00000001"],
     "ingestion": ["ingestion", "restart", "--wait=0"],
     "live_control": ["live_control", "restart", "--wait=0"],
     "engine_control": ["engine_control", "restart", "--wait=0"],
