@@ -56,6 +56,8 @@ def test_rows_behind_the_watermark_are_counted_also_after_a_report_without_a_bat
     def arrive(number: int, day: int) -> None:
         pq.write_table(pa.table({"at": pa.array([datetime(2024, 1, day, tzinfo=UTC)], pa.timestamp("us", "UTC"))}), tmp_path / "draft")
         (tmp_path / "draft").rename(folder / f"{number}.parquet")
+        counted, idle = costs.batches, time.monotonic() + 0.5
+        look_until(query, costs, lambda: costs.batches > counted and time.monotonic() > idle)
 
     (folder := tmp_path / "rows").mkdir()
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100")
@@ -65,8 +67,6 @@ def test_rows_behind_the_watermark_are_counted_also_after_a_report_without_a_bat
     try:
         for number, day in enumerate([1, 20, 20, 2, 3]):  # the last two are late
             arrive(number, day)
-            counted, idle = costs.batches, time.monotonic() + 0.5
-            look_until(query, costs, lambda: costs.batches > counted and time.monotonic() > idle)  # noqa: B023 - called at once
         look_until(query, costs, lambda: costs.dropped >= 2)
     finally:
         query.stop()
