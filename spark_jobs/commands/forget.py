@@ -114,11 +114,13 @@ def _erase(spark: "SparkSession", settings: Settings, plan: Plan, run_id: str) -
 
 def _remove_states(settings: Settings) -> None:
     """Remove live tables with their states and savepoints, and what backfills staged: all are made again from bronze."""
+    from spark_jobs.reprocessing.backfill import FOLDER, FOLDER_OF_END
+
     if names := [savepoint.name for savepoint in places.read_savepoints(settings)]:
         log.warning("savepoints hold states of all customers and are removed: %s", ", ".join(names))
     folders = [table.path(settings) for table in tables.LIVE]
     folders += [places.root(settings), places.savepoint_folder(settings)]
-    folders += [settings.checkpoints / name for name in ("backfill", "backfill-end")]
+    folders += [settings.checkpoints / name for name in (FOLDER, FOLDER_OF_END)]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     log.info("live tables and their states are removed: run live makes them again from bronze")

@@ -20,9 +20,14 @@ from spark_jobs.runtime.settings import Settings
 BEFORE, AFTER = "before", "after"
 
 
+def root(settings: Settings) -> Path:
+    """Where the coordinates of rebuilt records of all topics are."""
+    return settings.checkpoints / "rebuilt"
+
+
 def folder(settings: Settings, topic: str) -> Path:
     """Where the coordinates of a topic's rebuilt records are; the versions lie beside it."""
-    return settings.checkpoints / "rebuilt" / topic
+    return root(settings) / topic
 
 
 @contextmanager

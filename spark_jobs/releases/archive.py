@@ -21,9 +21,14 @@ from spark_jobs.runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 
+def root(settings: Settings) -> Path:
+    """Where the copies of archived releases are."""
+    return settings.warehouse / "releases"
+
+
 def folder(settings: Settings, release_id: int) -> Path:
     """Where the copy of a release is, if it is archived."""
-    return settings.warehouse / "releases" / str(release_id)
+    return root(settings) / str(release_id)
 
 
 def is_archived(settings: Settings, release_id: int) -> bool:
