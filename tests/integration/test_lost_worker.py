@@ -42,7 +42,8 @@ def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, broker: Bro
     assert told["LEDGER_SPARK_MASTER"] == cluster.own_master(on_cluster.home)
     cluster.wait(on_cluster.home, cluster.launch(on_cluster.home))  # what `make cluster` does: it starts what does not run
     lose_worker(on_cluster, "silver", tables.SILVER_TRANSACTIONS, second, cluster.scratch(on_cluster.home, second), "shuffle_*.data")
-    assert_silver_follows(on_cluster)  # by the worker that is left
+    assert_silver_follows(on_cluster)
+    on_cluster.run("gold", "audit")  # on the worker that is left
 
 
 def lose_worker(ledger: Ledger, command: str, table: Table, worker: str, folder: Path, pattern: str) -> None:
