@@ -97,7 +97,7 @@ class _Process:
         with open(reading, encoding="utf-8", errors="replace") as lines:
             with open(os.devnull, "rb") as nothing, open(writing, "wb") as output:
                 self._process = start(
-                    read_settings().checkpoints / FOLDER,
+                    read_settings().run_folder / FOLDER,
                     [*self.command, *arguments],
                     cwd=ROOT,
                     env={**os.environ, **job_environment(), "LEDGER_RUN_ID": context.get("run_id", ""), **parent_of(context)},

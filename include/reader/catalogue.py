@@ -3,6 +3,7 @@
 from typing import Any
 
 from spark_jobs.releases import catalogues, duckdb_file, retention
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 
@@ -17,4 +18,4 @@ def open_catalogue(settings: Settings, release_id: int | None = None) -> Any:
     file = catalogues.file_of(settings, release_id)
     if not file.exists():
         raise LedgerError(f"found no SQL catalogue at {file}: run `python -m spark_jobs.run release`, which writes it, and look at its log")
-    return duckdb_file.connect(file, read_only=True)
+    return duckdb_file.connect(file, read_only=True, on_s3=storage.is_remote(settings.warehouse))

@@ -20,6 +20,7 @@ from spark_jobs.kafka.messages import EPOCH, MILLISECOND
 from spark_jobs.kafka.record_batches import Record
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied, commit_properties
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
@@ -62,7 +63,7 @@ def batch_offset(settings: Settings, table: Table) -> int:
 @contextmanager
 def open_spool(settings: Settings, table: Table) -> Iterator["Spool"]:
     """A spool that leaves no file on the disk, however the process ends."""
-    with TemporaryFile(dir=settings.warehouse) as file:
+    with TemporaryFile(dir=settings.home if storage.is_remote(settings.warehouse) else settings.warehouse) as file:
         yield Spool(file, table)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import shutil
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from spark_jobs.control.erasures import Plan
 from spark_jobs.lake import file_search, leases, purge, tables
 from spark_jobs.live import places
 from spark_jobs.releases import withdrawal
-from spark_jobs.runtime import progress, scratch, session
+from spark_jobs.runtime import progress, scratch, session, storage
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -122,7 +121,7 @@ def _remove_states(settings: Settings) -> None:
     folders += [places.root(settings), places.savepoint_folder(settings)]
     folders += [settings.checkpoints / name for name in (FOLDER, FOLDER_OF_END)]
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        storage.remove(folder)
     log.info("live tables and their states are removed: run live makes them again from bronze")
 
 

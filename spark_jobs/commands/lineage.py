@@ -21,6 +21,7 @@ from spark_jobs.control.scope import newest_batch
 from spark_jobs.lake import tables
 from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.tables import Table
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
 
@@ -179,7 +180,9 @@ class _Run:
             version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(reached[table].version))
             return {"version": version, "schema": schema_dataset.SchemaDatasetFacet(fields=fields)}
 
-        made, place = OutputDataset if are_outputs else InputDataset, f"file://{self._settings.warehouse}"
+        warehouse = self._settings.warehouse
+        place = str(warehouse) if storage.is_remote(warehouse) else f"file://{warehouse}"
+        made = OutputDataset if are_outputs else InputDataset
         return [made(namespace=place, name=table.name, facets=facets(table)) for table in reached]
 
     def _records(self, table: Table, after: int, upto: int) -> Iterator[Any]:

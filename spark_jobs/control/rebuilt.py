@@ -6,7 +6,6 @@ not all that has happened to the tables since they were judged good, the record 
 """
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from spark_jobs.control.verdicts import last_passed, verdicts_that_matter
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.versions import hold_same_rows
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.settings import Settings
 
@@ -43,7 +43,7 @@ def noted(settings: Settings, topic: str, append_to: Callable[[Path], None]) -> 
     continues = _are_same(settings, tables, before.get(AFTER, {}), now) and not _are_same(settings, tables, passed, now)
     if not continues:
         _file(settings, topic).unlink(missing_ok=True)
-        shutil.rmtree(folder(settings, topic), ignore_errors=True)
+        storage.remove(folder(settings, topic))
     append_to(folder(settings, topic))
     yield
     write_versions(settings, topic, before[BEFORE] if continues else now, _versions(settings, tables))

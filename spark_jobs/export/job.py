@@ -19,7 +19,8 @@ from spark_jobs.lake.sinks import configured
 from spark_jobs.releases.releases import Release
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.kill_points import kill_point
-from spark_jobs.runtime.settings import Settings, s3_access
+from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.storage import s3_access
 from spark_jobs.runtime.times import to_text
 
 log = logging.getLogger(__name__)

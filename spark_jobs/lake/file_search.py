@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+from spark_jobs.runtime import storage
+
 _BLOCK = 16 * 2**20
 
 
@@ -40,7 +42,7 @@ class Search:
                 yield end + block
                 end = block[-self._longest :]
         if file.suffix == ".parquet":
-            with parquet.ParquetFile(file) as found:
+            with file.open("rb") as opened, parquet.ParquetFile(opened) as found:
                 for batch in found.iter_batches():
                     yield from _buffers(batch)
         elif file.suffix == ".zip":
@@ -50,7 +52,7 @@ class Search:
 
 def files_below(folders: Iterable[Path]) -> list[Path]:
     """Every file below some folders, each once; links are not followed."""
-    return sorted({file for folder in folders for file in folder.rglob("*") if file.is_file() and not file.is_symlink()})
+    return sorted({file for folder in folders for file in storage.files_below(folder)}, key=str)
 
 
 def _buffers(batch: pa.RecordBatch) -> Iterator[bytes]:

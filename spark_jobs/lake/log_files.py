@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from spark_jobs.runtime import storage
+
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 _SUMS = re.compile(r"(\d{20})\.crc|\..+\.crc")  # of a version, and of a file: Hadoop makes one for each
@@ -15,11 +17,12 @@ _NEWEST_CHECKPOINTS = 3
 
 @dataclass(frozen=True)
 class Log:
-    """The log of a table: when each commit was written, and the files of each whole checkpoint."""
+    """The log of a table: when each commit was written, and the files of each whole checkpoint; `times` of all its files."""
 
     folder: Path
     written_at: dict[int, float]
     checkpoints: dict[int, list[Path]]
+    times: dict[str, float]
 
     def newest_before(self, time: datetime) -> int | None:
         """The version that a table had at a time, among those in the log; None if all commits are younger.
@@ -38,11 +41,7 @@ class Log:
 
 def newest_version(table: Path) -> int:
     """The version of the table in a folder, by the names in its log alone; -1 where there is no table."""
-    try:
-        names = [file.name for file in (table / "_delta_log").iterdir()]
-    except FileNotFoundError:
-        return -1
-    return max((int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))), default=-1)
+    return max((int(found[1]) for name in storage.names(table / "_delta_log") if (found := _COMMIT.fullmatch(name))), default=-1)
 
 
 def read_log(table: Path) -> Log:
@@ -51,14 +50,15 @@ def read_log(table: Path) -> Log:
     written_at: dict[int, float] = {}
     parts: dict[int, list[Path]] = {}
     wanted: dict[int, int] = {}
-    for file in folder.iterdir():
-        if found := _COMMIT.fullmatch(file.name):
-            written_at[int(found[1])] = file.stat().st_mtime
-        elif found := _CHECKPOINT.fullmatch(file.name):
-            parts.setdefault(int(found[1]), []).append(file)
+    times = storage.names(folder)
+    for name, at in times.items():
+        if found := _COMMIT.fullmatch(name):
+            written_at[int(found[1])] = at
+        elif found := _CHECKPOINT.fullmatch(name):
+            parts.setdefault(int(found[1]), []).append(folder / name)
             wanted[int(found[1])] = int(found[2] or 1)
     whole = {version: files for version, files in parts.items() if len(files) == wanted[version]}
-    return Log(folder, written_at, whole)
+    return Log(folder, written_at, whole, times)
 
 
 def clean(log: Log, keep_from: int, settled: datetime) -> int:
@@ -73,9 +73,9 @@ def clean(log: Log, keep_from: int, settled: datetime) -> int:
         _delete([*log.checkpoints.get(version, ()), log.folder / f"{version:020}.json"])
     rest = [version for version in log.checkpoints if version not in gone]
     for version in _crowded(rest):
-        if all(file.stat().st_mtime < settled.timestamp() for file in log.checkpoints[version]):
+        if all(log.times[file.name] < settled.timestamp() for file in log.checkpoints[version]):
             _delete(log.checkpoints[version])
-    _delete(file for file in log.folder.iterdir() if _SUMS.fullmatch(file.name) and _is_older(file, settled))
+    _delete(log.folder / name for name, at in log.times.items() if _SUMS.fullmatch(name) and at < settled.timestamp())
     return len(gone)
 
 
@@ -86,14 +86,8 @@ def _crowded(checkpoints: Iterable[int]) -> list[int]:
     return [version for version in versions[:-_NEWEST_CHECKPOINTS] if version != firsts[version // _COMMITS_A_CHECKPOINT]]
 
 
-def _is_older(file: Path, time: datetime) -> bool:
-    try:
-        return file.stat().st_mtime < time.timestamp()
-    except FileNotFoundError:
-        return False
-
-
 def _delete(files: Iterable[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
-        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+        if not storage.is_remote(file):
+            (file.parent / f".{file.name}.crc").unlink(missing_ok=True)

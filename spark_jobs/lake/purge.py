@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.lake import leases, log_files, sinks
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import commit_properties
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -49,7 +50,7 @@ def sweep(settings: Settings, table: Table) -> int:
         raise LedgerError(f"{table.name}: found no file {missing[0].name}, expected all that version {delta.version()} names")
     delta.create_checkpoint()
     log_files.clean(log_files.read_log(folder), delta.version(), datetime.now(UTC) + timedelta(days=1))
-    others = [file for file in folder.rglob("*") if file.is_file() and file not in needed and not _is_log(file, folder)]
+    others = [file for file in storage.files_below(folder) if file not in needed and not _is_log(file, folder)]
     for file in others:
         file.unlink()
     kill_point(f"after sweeping {table.name}")

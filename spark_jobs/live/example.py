@@ -70,4 +70,4 @@ def _print(windows: DataFrame, _: int) -> None:
 
 
 def _folder(settings: Settings) -> Path:
-    return settings.checkpoints / "example"
+    return settings.run_folder / "example"

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from spark_jobs.live import places
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 _POSITION = re.compile(r'"reservoirVersion":\d+,"index":-?\d+,"isStartingVersion":(true|false)')
-_SCHEMA_FILE = re.compile(r'"file:[^"]*(/state/[0-9]+/_stateSchema/[^"]*)"')
+_SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*(/state/[0-9]+/_stateSchema/[^"]*)"')
 
 
 def record_partitions(checkpoint: Path, partitions: str) -> None:
@@ -57,9 +58,10 @@ def take_again(checkpoint: Path, source: str, version: int) -> None:
 
 def point_to(checkpoint: Path, place: Path) -> None:
     """Let the state's metadata in a checkpoint that does not run name the files of its schema as they will lie in a place."""
+    address = str(place) if storage.is_remote(place) else f"file:{place}"
     for file in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
         text = file.read_text()
-        if (moved := _SCHEMA_FILE.sub(lambda found: f'"file:{place}{found[1]}"', text)) != text:
+        if (moved := _SCHEMA_FILE.sub(lambda found: f'"{address}{found[1]}"', text)) != text:
             _rewrite(file, moved)
 
 

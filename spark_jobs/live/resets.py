@@ -5,7 +5,6 @@ What is to be done is written down first, then done table by table and query by 
 
 import json
 import logging
-import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from spark_jobs.lake.versions import set_back
 from spark_jobs.live import checkpoints, offset_logs, places
 from spark_jobs.live.fingerprint import Fingerprint
 from spark_jobs.live.queries import BY_NAME
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -24,6 +24,7 @@ from spark_jobs.runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 _FILE = "reset.json"
+_LAST = "metadata"  # which every checkpoint has
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,16 @@ def is_pending(settings: Settings) -> bool:
 
 def _begin(settings: Settings, name: str, state: NewState) -> None:
     folder = places.root(settings) / name / str(state.number)
-    if state.checkpoint and not folder.exists():
+    if state.checkpoint and not storage.is_published(folder, _LAST):
         draft = folder.with_name(f".{folder.name}")
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(Path(state.checkpoint), draft)
+        storage.remove(draft)
+        storage.copy(storage.place(state.checkpoint), draft)
         version = BY_NAME[name].follows.open(settings).version() + 1  # the rows of the table now are those it has taken
         offset_logs.continue_at(draft, version)
         if beside := BY_NAME[name].beside:  # of which it may have commits that are gone by now
             offset_logs.take_again(draft, beside.name.replace(".", "_"), beside.open(settings).version())
         offset_logs.point_to(draft, folder)
-        draft.rename(folder)
+        storage.publish(draft, folder, _LAST)
     kill_point(f"before the state of {name}")
     checkpoints.begin(settings, BY_NAME[name], state.number, state.fingerprint)
 

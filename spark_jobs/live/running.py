@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -28,6 +27,7 @@ from spark_jobs.live import checkpoints, intake, offset_logs, places
 from spark_jobs.live.checkpoints import Checkpoint
 from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.live.queries import INTAKE
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
 from spark_jobs.service.query_loop import SupervisedQuery
@@ -106,7 +106,7 @@ class Intake(_LiveStream):
         self._begun = applied(self._settings, LIVE_REFUSED, self._application) or 0
         # The tables say where to start; what a checkpoint of an earlier start would say is the same, or wrong.
         folder = places.root(self._settings) / self.name
-        shutil.rmtree(folder, ignore_errors=True)
+        storage.remove(folder)
         # Maintenance spares no commits for live, which may be stopped for any time: those that it may have removed are not read.
         start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")

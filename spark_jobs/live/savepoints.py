@@ -7,7 +7,6 @@ made while nothing runs and no query is behind gold.live_transactions, as a grac
 import json
 import logging
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -25,6 +24,7 @@ from spark_jobs.live.fingerprint import Fingerprint
 from spark_jobs.live.places import SAVEPOINT, Savepoint, savepoint_folder
 from spark_jobs.live.queries import INTAKE, QUERIES
 from spark_jobs.live.resets import NewState, NewTable, Reset
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
@@ -44,7 +44,7 @@ def find(settings: Settings, name: str) -> Savepoint:
 
 def line(settings: Settings, savepoint: Savepoint) -> str:
     """A savepoint in one human-readable line."""
-    size = sum(file.stat().st_size for file in savepoint_folder(settings, savepoint.name).rglob("*") if file.is_file())
+    size = sum(storage.files_below(savepoint_folder(settings, savepoint.name)).values())
     kept = [table for table in LIVE if table.name in savepoint.versions]
     lacks = [table.name for table in kept if _why_unreadable(table.path(settings), savepoint.versions[table.name])]
     can = f"cannot be restored: versions are gone of {', '.join(lacks)}" if lacks else "can be restored"
@@ -56,7 +56,7 @@ def check_name(settings: Settings, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise SettingsError(f"found the name {name!r}, expected letters, digits, '.', '_' and '-', at most 64")
     target = savepoint_folder(settings, name)
-    if target.exists():
+    if storage.is_published(target, SAVEPOINT):
         raise SettingsError(f"found a savepoint {name} already, expected another name")
     return target
 
@@ -80,14 +80,14 @@ def create(settings: Settings, name: str, now: datetime) -> Savepoint:
         {each.query.name: each.fingerprint for each in generations},
     )
     draft = target.with_name(f".{name}")
-    shutil.rmtree(draft, ignore_errors=True)  # of a process that died
+    storage.remove(draft)  # of a process that died
     for each in generations:
-        shutil.copytree(each.folder, draft / each.query.name)
+        storage.copy(each.folder, draft / each.query.name)
         if each.planned > each.ended:  # without rows: planned again by the next start
             for file in (str(each.planned), f".{each.planned}.crc"):
                 (draft / each.query.name / "offsets" / file).unlink(missing_ok=True)
     write_whole(draft / SAVEPOINT, json.dumps(asdict(savepoint), indent=1))
-    draft.rename(target)
+    storage.publish(draft, target, SAVEPOINT)
     log.info("savepoint %s: %d tables up to batch %d of bronze, in %s", name, len(savepoint.versions), savepoint.bronze_batch, target)
     return savepoint
 
@@ -158,7 +158,7 @@ def _is_halfway(settings: Settings) -> bool:
 
 def _why_unreadable(path: Path, version: int) -> str | None:
     try:
-        missing = [file for file in DeltaTable(str(path), version=version).file_uris() if not Path(file).exists()]
+        missing = [file for file in DeltaTable(str(path), version=version).file_uris() if not storage.place(file).exists()]
     except (DeltaError, OSError) as error:
         return f"it cannot be opened any more ({error})"
     return f"{len(missing)} of its files are gone ({missing[0]})" if missing else None

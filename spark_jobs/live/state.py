@@ -18,6 +18,7 @@ from spark_jobs.lake import sinks
 from spark_jobs.live import checkpoints
 from spark_jobs.live.checkpoints import Checkpoint
 from spark_jobs.live.declaration import LiveQuery
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import LedgerError, line_with_cause
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros, to_text
@@ -105,11 +106,7 @@ def bytes_on_disk(state: State, store: Store) -> int:
     total = 0
     for number in range(store.partitions):
         partition = folder / str(number)
-        for file in (partition if store.is_variable or store.name == "default" else partition / store.name).rglob("*"):
-            try:
-                total += file.stat().st_size if file.is_file() else 0
-            except FileNotFoundError:
-                continue
+        total += sum(storage.files_below(partition if store.is_variable or store.name == "default" else partition / store.name).values())
     return total
 
 

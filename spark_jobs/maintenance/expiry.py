@@ -55,7 +55,7 @@ def remove_expired_reports(settings: Settings, now: datetime) -> int:
 def remove_leftovers(settings: Settings, now: datetime) -> int:
     """Remove what killed processes left: what Spark held on the disk, and drafts of files that are a day old; returns how many."""
     limit = (now - timedelta(days=1)).timestamp()
-    removed = scratch.sweep(settings) + remove_drafts(settings.checkpoints, limit)
+    removed = scratch.sweep(settings) + remove_drafts(settings.run_folder, limit)
     if removed:
         log.info("%d files and folders of killed processes removed", removed)
     return removed

@@ -129,7 +129,7 @@ class Maintenance:
 
 
 def _folder(settings: Settings) -> Path:
-    return settings.checkpoints / "bronze"
+    return settings.run_folder / "bronze"
 
 
 def _request_file(settings: Settings) -> Path:

@@ -1,11 +1,10 @@
 """Archived releases: a deep copy of every table, apart from the tables that jobs continue to write.
 
-A copy lies at `<warehouse>/releases/<release>/<layer>/<table>` once it is complete, and is never written again.
+A copy lies at `<warehouse>/releases/<release>/<layer>/<table>` once it is complete, and is never written again. In object storage it is
+complete when it has the file `complete`.
 """
 
 import logging
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +14,14 @@ from deltalake.exceptions import DeltaError
 
 from spark_jobs.lake import leases
 from spark_jobs.releases.releases import Release, find_release
+from spark_jobs.runtime import storage
+from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_LAST = "complete"
 
 
 def root(settings: Settings) -> Path:
@@ -33,7 +36,7 @@ def folder(settings: Settings, release_id: int) -> Path:
 
 def is_archived(settings: Settings, release_id: int) -> bool:
     """Whether a complete copy of a release exists."""
-    return folder(settings, release_id).is_dir()
+    return storage.is_published(folder(settings, release_id), _LAST)
 
 
 def open_table(settings: Settings, release: Release, name: str) -> DeltaTable:
@@ -57,17 +60,18 @@ def copy_release(settings: Settings, release_id: int) -> Path:
     release = find_release(settings, release_id)
     target = folder(settings, release_id)
     with leases.hold_names(settings, [f"releases.{release_id}"], owner=f"keep release {release_id}"):
-        if target.is_dir():
+        if is_archived(settings, release_id):
             log.info("release %d is archived already: %s", release_id, target)
             return target
         draft = target.with_name(f".draft-{release_id}")
-        shutil.rmtree(draft, ignore_errors=True)  # of a process that died
+        storage.remove(draft)  # of a process that died
         try:
             for name in sorted(release.versions):
                 _copy(_open_original(settings, release, name), _path(draft, name), release.rows[name], name)
-            os.rename(draft, target)
+            write_whole(draft / _LAST, "")
+            storage.publish(draft, target, _LAST)
         finally:
-            shutil.rmtree(draft, ignore_errors=True)
+            storage.remove(draft)
     log.info("release %d is archived: %d tables in %s", release_id, len(release.versions), target)
     return target
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from spark_jobs.lake import leases
 from spark_jobs.releases import duckdb_file, retention, views
 from spark_jobs.releases.releases import Release
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.kill_points import kill_point
@@ -58,7 +59,7 @@ def _bring_up_to_date(settings: Settings) -> None:
     wanted = [number for number, script in scripts.items() if not _is_current(file_of(settings, number), script)]
     for number in wanted[:_MOST]:
         try:
-            _write(file_of(settings, number), scripts[number])
+            _write(file_of(settings, number), scripts[number], on_s3=storage.is_remote(settings.warehouse))
         except (LedgerError, OSError) as error:
             log.warning("release %d has no SQL catalogue (%s); the release is published nevertheless: %s", number, error, _AGAIN)
     _point_at_newest(settings, offered)
@@ -72,11 +73,11 @@ def _is_current(file: Path, script: str) -> bool:
         return False
 
 
-def _write(file: Path, script: str) -> None:
+def _write(file: Path, script: str, *, on_s3: bool) -> None:
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft.unlink(missing_ok=True)
-    duckdb_file.write(draft, script)
+    duckdb_file.write(draft, script, on_s3=on_s3)
     kill_point("before a catalogue is swapped")
     os.replace(draft, file)
     kill_point("after a catalogue is swapped")

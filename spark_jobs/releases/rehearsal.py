@@ -25,6 +25,7 @@ from spark_jobs.control.verdicts import Verdict, all_verdicts
 from spark_jobs.lake.tables import BY_NAME, LAYERS, Table
 from spark_jobs.lake.topics import VERSIONS
 from spark_jobs.releases.releases import read_releases
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import GateClosed, SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import print_masked
@@ -168,4 +169,4 @@ def _is_readable(settings: Settings, name: str, version: int) -> bool:
         files = BY_NAME[name].open(settings, version).file_uris()
     except DeltaError:
         return False
-    return all(Path(unquote(file)).exists() for file in files)
+    return all(storage.place(unquote(file)).exists() for file in files)

@@ -11,6 +11,7 @@ from string import Template
 from spark_jobs.lake.tables import CONTROL, CORRECTIONS, Table
 from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import sql_text
 
@@ -66,7 +67,7 @@ def in_duckdb(settings: Settings, release: Release) -> str:
                 _DUCKDB.substitute(
                     view=_names(view.name, _name),
                     columns=_columns(view, _name),
-                    warehouse=sql_text(str(settings.warehouse)),
+                    warehouse=sql_text(str(settings.warehouse).replace(storage.SCHEME, "s3://")),
                     place=sql_text(f"/{view.folder}"),
                     version="" if view.version is None else f", version => {view.version}",
                     where=_where(view),

@@ -4,7 +4,6 @@ The rows that stay were judged and released before. So no gate judges them again
 now, as after a roll-back.
 """
 
-import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,6 +14,7 @@ from spark_jobs.lake import leases
 from spark_jobs.lake.tables import BY_NAME, GOLD, QUALITY_RESULTS, RELEASES, SILVER
 from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.releases import archive, catalogues, releases
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -38,7 +38,7 @@ def publish_anew(settings: Settings, run_id: str) -> int | None:
 
     May be repeated. The caller holds the leases of bronze, silver and gold.
     """
-    shutil.rmtree(rebuilt.root(settings), ignore_errors=True)
+    storage.remove(rebuilt.root(settings))
     if releases.latest_release(settings) is None:
         return None
     now, heads = next_time(settings, datetime.now(UTC)), {name: table.open(settings).version() for name, table in BY_NAME.items()}
@@ -53,6 +53,6 @@ def publish_anew(settings: Settings, run_id: str) -> int | None:
     with leases.hold(settings, [RELEASES], owner="forget"):
         rows = control.read(settings, RELEASES).to_pylist()
         control.replace_under_lease(settings, RELEASES, [row for row in rows if row["release_id"] == number])
-    shutil.rmtree(archive.root(settings), ignore_errors=True)
+    storage.remove(archive.root(settings))
     catalogues.bring_up_to_date(settings)
     return number

@@ -6,7 +6,6 @@ after the last finished step. The next job that writes silver or gold finishes a
 """
 
 import logging
-import shutil
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,7 +25,7 @@ from spark_jobs.lake.versions import rows_written
 from spark_jobs.releases import catalogues, gates, releases, rollback
 from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
 from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION, Rebuilt, Staged, rebuild_silver, stage
-from spark_jobs.runtime import progress
+from spark_jobs.runtime import progress, storage
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -78,7 +77,7 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
     if request.publish and not work.published:  # all steps were done by a process that died before it released the last one
         work.take_turn([])
     backfills.finish(settings, backfill, run_id)
-    shutil.rmtree(settings.checkpoints / FOLDER, ignore_errors=True)
+    storage.remove(settings.checkpoints / FOLDER)
     log.info("%s is done%s", backfill, "" if request.publish else ": next the DAG medallion, or by hand gate silver, gate gold, release")
 
 
@@ -91,7 +90,7 @@ def finish_halfway(settings: Settings, by: Finisher) -> None:
         log.warning("a %s stopped halfway: its step %s is repeated", step.backfill, step)
         work = _Work(by.session(), settings, Request(step.start, step.end, step.backfill.tables), step.backfill, by.run_id)
         work.do(step, work.stage(step, FOLDER_OF_END))
-        shutil.rmtree(settings.checkpoints / FOLDER_OF_END, ignore_errors=True)
+        storage.remove(settings.checkpoints / FOLDER_OF_END)
 
 
 class _Work:

@@ -1,6 +1,5 @@
 """`run backfill --dry-run`: which rows, files and windows a backfill would touch, and what it would change in silver. Writes no table."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from string import Template
@@ -17,6 +16,7 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import print_masked
@@ -56,7 +56,7 @@ def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -
             print_masked(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
             changed |= dict.fromkeys(topic.released, 0) | rebuilt.changed
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        storage.remove(folder)
     return {table: count for table, count in changed.items() if table not in tables.SILVER_INDEXES}
 
 

@@ -4,7 +4,6 @@ First the rows of the range are looked for in all of bronze and judged (`stage`)
 what they say, a part of the range at a time. Rows are written only where silver differs.
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
 from spark_jobs.reprocessing import outcomes, rejudge
 from spark_jobs.reprocessing.rejudge import Rejudged
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros, midnight
 from spark_jobs.silver import events, id_index, recompute
@@ -75,7 +75,7 @@ def stage(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet,
     The time is that of an event, and from when on a version holds. Rows whose time cannot
     be read are in no range. Only batches are looked at that silver has taken; later ones are judged by today's rules anyway.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    storage.remove(folder)
     last, given = control.last_batch(settings, "silver", topic.silver.name), _corrections(settings)
     bronze = sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last)
     judged = _judge(spark, settings, topic, rules, bronze, sources.between("_at", start, end))

@@ -5,11 +5,16 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from spark_jobs.runtime import storage
+
 _DRAFT = re.compile(r"\..+\.\d+")
 
 
 def write_whole(file: Path, text: str) -> None:
     """Replace a file that only its owner can read, whole or not at all, also when the machine fails; creates its folder."""
+    if storage.is_remote(file):
+        file.write_text(text)
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)

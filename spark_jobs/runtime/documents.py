@@ -1,19 +1,19 @@
 """Small texts that processes leave for one another: heartbeats, and requests to long-running applications.
 
-Each is a file below LEDGER_CHECKPOINTS, or, where several hosts share the warehouse (LEDGER_HOSTS), a row of Postgres under the name that
-the file would have.
+Each is a file below the run folder (Settings.run_folder), or, where several hosts share the warehouse (LEDGER_HOSTS), a row of Postgres
+under the name that the file would have.
 """
 
 import os
 import threading
 import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
@@ -88,17 +88,12 @@ def identity(settings: Settings) -> str:
     """Under which name Postgres knows this warehouse: hosts may reach it by different paths."""
     file = identity_file(settings)
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-        draft.write_text(f"{uuid.uuid4()}\n")
-        with suppress(FileExistsError):  # another process was faster: the name is its
-            os.link(draft, file)
-        draft.unlink()
+        storage.create(file, f"{uuid.uuid4()}\n")
     return file.read_text().strip()
 
 
 def _name(settings: Settings, file: Path) -> str:
-    return file.relative_to(settings.checkpoints).as_posix()
+    return file.relative_to(settings.run_folder).as_posix()
 
 
 def _execute(settings: Settings, sql: str, **values: Any) -> Iterable[Any]:

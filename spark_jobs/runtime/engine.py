@@ -52,7 +52,7 @@ def address(folder: int) -> str:
 @contextmanager
 def opened(settings: Settings) -> Iterator[int]:
     """The descriptor of the folder that holds the engine's socket. Raises FileNotFoundError where no engine has run."""
-    folder = os.open(settings.checkpoints / FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(settings.run_folder / FOLDER, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield folder
     finally:

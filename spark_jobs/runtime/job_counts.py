@@ -82,7 +82,7 @@ def counted(settings: Settings, job: str) -> Iterator[Ending]:
 
 def read_all(settings: Settings) -> list[JobCounts]:
     """The counts of every job that ever ran on these checkpoints, by name; those whose process is gone are counted as killed."""
-    found = [_parse(file.read_text(), file.stem) for file in sorted((settings.checkpoints / _FOLDER).glob("*.json"))]
+    found = [_parse(file.read_text(), file.stem) for file in sorted((settings.run_folder / _FOLDER).glob("*.json"))]
     for counts in found:
         counts.count_killed()
     return found
@@ -92,7 +92,7 @@ def _change(settings: Settings, job: str, change: Callable[[JobCounts], None]) -
     if not settings.home.exists():  # a job that is refused makes none
         return
     try:
-        file = settings.checkpoints / _FOLDER / f"{job}.json"
+        file = settings.run_folder / _FOLDER / f"{job}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         _change_file(file, job, change)
     except Exception as error:  # whatever is wrong with a count, the job is not

@@ -40,7 +40,7 @@ def call_limited(settings: Settings, seconds: float, function: Callable[..., T],
     (asked, asking), (reading, writing) = os.pipe(), os.pipe()
     question, answers = Connection(asking, readable=False), Connection(reading, writable=False)
     env, cwd = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, Path.cwd()
-    process = forks.start(settings.checkpoints / engine.FOLDER, _COMMAND, cwd=cwd, env=env, umask=UMASK, stdin=asked, stdout=writing)
+    process = forks.start(settings.run_folder / engine.FOLDER, _COMMAND, cwd=cwd, env=env, umask=UMASK, stdin=asked, stdout=writing)
     os.close(asked)
     os.close(writing)
     try:

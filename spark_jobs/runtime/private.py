@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
@@ -21,7 +22,7 @@ def close(settings: Settings) -> None:
     """`close_home`, and the folder of the leases where the warehouse lies elsewhere: a user who can open a lease can hold it."""
     close_home(settings.home)
     leases = settings.warehouse / ".leases"
-    if leases.exists():
+    if not storage.is_remote(leases) and leases.exists():
         leases.chmod(stat.S_IRWXU)
 
 

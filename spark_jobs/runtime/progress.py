@@ -79,7 +79,7 @@ def link(address: str) -> None:
 @contextmanager
 def shown(settings: Settings, job: str, run_id: str) -> Iterator[None]:
     """Say every ten seconds how far this job has come, while it is in a phase. The file goes with the job."""
-    file = settings.checkpoints / _FOLDER / f"{job}-{os.getpid()}.json"
+    file = settings.run_folder / _FOLDER / f"{job}-{os.getpid()}.json"
     ended = Event()
 
     def say() -> None:
@@ -106,7 +106,7 @@ def shown(settings: Settings, job: str, run_id: str) -> Iterator[None]:
 def of_jobs(settings: Settings) -> list[Progress]:
     """What the jobs that run now said last, by name; those that were killed are not among them."""
     found = []
-    for file in sorted((settings.checkpoints / _FOLDER).glob("*.json")):
+    for file in sorted((settings.run_folder / _FOLDER).glob("*.json")):
         with suppress(OSError, ValueError, TypeError):  # it ended meanwhile, or is no file of ours
             found.append(Progress(**json.loads(file.read_text())))
     return [progress for progress in found if time.time() - progress.said_at < _STALE_SECONDS]

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.runtime import engine, progress, scratch
+from spark_jobs.runtime import engine, progress, scratch, storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.private import UMASK
 from spark_jobs.runtime.settings import CLUSTER_SECRET, ROOT, Settings, cluster_secret
+from spark_jobs.runtime.storage import s3_access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,11 @@ SERVLET = {
     "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
     "spark.metrics.namespace": "spark",
     "spark.sql.streaming.metricsEnabled": "true",
+}
+# A commit is an object that must not be there yet, which S3 checks itself; a file of a checkpoint appears when it is whole, without a copy.
+_WAREHOUSE_ON_S3 = {
+    "spark.hadoop.fs.s3a.performance.flags": "create",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
 }
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
@@ -83,6 +89,8 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
         **RPC,
     }
+    if storage.is_remote(settings.warehouse):
+        conf |= s3_conf() | _WAREHOUSE_ON_S3 | {f"spark.hadoop.{name}": text for name, text in s3_access().items()}
     if settings.spark_ui:
         conf |= SERVLET
     if _is_of_this_host(settings.spark_master):
@@ -200,7 +208,7 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
 
 def _show_to_prometheus(settings: Settings, name: str, address: str) -> None:
     """A file in the form of Prometheus' `file_sd_configs` that says where Spark's metrics are, for as long as this process lives."""
-    file = settings.checkpoints / "ui" / f"{name.replace(' ', '-')}.json"
+    file = settings.run_folder / "ui" / f"{name.replace(' ', '-')}.json"
     try:
         write_whole(file, json.dumps([{"targets": [address.partition("://")[2]], "labels": {"application": name}}]))
     except OSError as error:  # metrics never fail a job

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.kafka_config import Broker, read_kafka_config
 from spark_jobs.runtime.masking import mask_url
@@ -18,7 +19,10 @@ CLUSTER_SECRET = "_SPARK_AUTH_SECRET"  # the variable that Spark's own processes
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are and how the pipeline behaves. Paths are absolute; broker and Postgres may be unknown."""
+    """Where things are and how the pipeline behaves. Paths are absolute; broker and Postgres may be unknown.
+
+    Warehouse and checkpoints may be in object storage (runtime/storage.py).
+    """
 
     home: Path
     warehouse: Path
@@ -50,6 +54,11 @@ class Settings:
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
     @property
+    def run_folder(self) -> Path:
+        """Where processes leave what concerns their runs: heartbeats, requests, progress, sockets, output. Always on a disk."""
+        return self.home / "checkpoints" if storage.is_remote(self.checkpoints) else self.checkpoints
+
+    @property
     def quality(self) -> Path:
         """Where gates write their reports."""
         return self.home / "quality"
@@ -67,19 +76,6 @@ class Settings:
         if self.postgres_url is None:
             raise SettingsError("no Postgres: LEDGER_POSTGRES_URL is not set and no stack is up: run make up, or set it")
         return self.postgres_url
-
-
-def s3_access(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Hadoop's settings for AWS_ENDPOINT_URL and AWS_REGION. The keys are read by the JVM, and are in no setting of Spark.
-
-    An endpoint other than Amazon's is asked for buckets by path. Raises SettingsError for one that is no address.
-    """
-    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
-    if not re.fullmatch(r"https?://[^\s/@]+/?", endpoint or "http://none"):
-        raise SettingsError("AWS_ENDPOINT_URL: found something else than an address, expected http(s)://host:port without a key")
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
-    conf = {"fs.s3a.endpoint.region": region} if region else {}
-    return conf | ({"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": "true"} if endpoint else {})
 
 
 def cluster_secret(settings: Settings, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -143,8 +139,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     )
     settings = Settings(
         home=home,
-        warehouse=_folder(values, "LEDGER_WAREHOUSE", home / "warehouse", wrong),
-        checkpoints=_folder(values, "LEDGER_CHECKPOINTS", home / "checkpoints", wrong),
+        warehouse=_place(values, "LEDGER_WAREHOUSE", embedded.get("warehouse", str(home / "warehouse")), wrong),
+        checkpoints=_place(values, "LEDGER_CHECKPOINTS", embedded.get("checkpoints", str(home / "checkpoints")), wrong),
         kafka_bootstrap=matching(
             "LEDGER_KAFKA_BOOTSTRAP",
             embedded.get("kafka_bootstrap"),
@@ -155,7 +151,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         postgres_url=matching(
             "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
         ),
-        has_several_hosts=matching("LEDGER_HOSTS", "one", r"one|several", "one, or several that share the warehouse") == "several",
+        has_several_hosts=matching("LEDGER_HOSTS", embedded.get("hosts", "one"), r"one|several", "one, or several (hosts)") == "several",
         spark_master=master or "",
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
@@ -187,13 +183,32 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     wrong += _without_postgres(settings)
     if wrong:
         raise SettingsError("; ".join(wrong))
+    _enter_storage(settings, embedded, environ)
     return settings
 
 
-def _folder(values: Mapping[str, str], name: str, default: Path, wrong: list[str]) -> Path:
+def _enter_storage(settings: Settings, embedded: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Make this process, if it is one whose settings are read, a client of the object storage in which the warehouse is."""
+    if environ is os.environ and storage.is_remote(settings.warehouse):
+        storage.enter(embedded if str(settings.warehouse) == embedded.get("warehouse") else {})
+
+
+def _place(values: Mapping[str, str], name: str, default: str, wrong: list[str]) -> Path:
+    """A folder on a disk or in object storage."""
+    text = values.get(name, default)
+    if not text.startswith(storage.SCHEME):
+        return _folder(values, name, default, wrong)
+    if not re.fullmatch(rf"{storage.SCHEME}[a-z0-9][a-z0-9.-]*(/[\w.=-]+)+/?", text):
+        wrong.append(f"{name}: found {mask_url(text)!r}, expected s3a://bucket/folder, in letters, digits and - . _ =")
+        return Path(default)
+    return storage.place(text)
+
+
+def _folder(values: Mapping[str, str], name: str, default: Path | str, wrong: list[str]) -> Path:
     text = values.get(name, str(default))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):  # a Path would take it for a folder of that name
-        wrong.append(f"{name}: found {mask_url(text)!r}, expected the path of a local folder: object storage is not supported yet")
+        where = "a path, or s3a://bucket/folder" if name in ("LEDGER_WAREHOUSE", "LEDGER_CHECKPOINTS") else "the path of a local folder"
+        wrong.append(f"{name}: found {mask_url(text)!r}, expected {where}")
     path = Path(text).expanduser().absolute()
     if found := re.search(r"[%\[\]]", str(path)):  # Delta's readers take % for an escape, and delta-rs cannot write below a [
         wrong.append(f"{name}: found {mask_url(str(path))!r}, expected a path without {found[0]}")
@@ -222,6 +237,9 @@ def _without_secret(settings: Settings, environ: Mapping[str, str]) -> list[str]
 
 
 def _without_postgres(settings: Settings) -> list[str]:
+    remote = [folder for folder in (settings.warehouse, settings.checkpoints) if storage.is_remote(folder)]
+    if remote and not settings.has_several_hosts:
+        return [f"LEDGER_HOSTS: found one and {remote[0]}, expected several: leases of a warehouse in object storage are in Postgres"]
     if not settings.has_several_hosts or settings.postgres_url:
         return []
     return ["LEDGER_HOSTS: found several and no LEDGER_POSTGRES_URL, expected there the Postgres that these hosts share"]

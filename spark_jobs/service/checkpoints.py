@@ -6,7 +6,6 @@ the query's id and `sources/0/0` the first offsets of a query from Kafka. Beside
 """
 
 import json
-import shutil
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 
 FILE = "generation.json"
@@ -70,9 +70,9 @@ class Generation:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self.root / FILE, json.dumps(facts, indent=1))
-        for folder in self.root.iterdir():
-            if folder.is_dir() and folder != self.folder:
-                shutil.rmtree(folder)
+        for name in storage.names(self.root):
+            if name not in (FILE, self.name) and (self.root / name).is_dir():
+                storage.remove(self.root / name)
 
     def _last(self, log: str) -> int:
         return max(_numbers(self.folder / log), default=-1)
@@ -95,7 +95,7 @@ def next_number(root: Path) -> int:
 
 
 def _numbers(folder: Path) -> list[int]:
-    return [int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal()]
+    return [int(name) for name in storage.names(folder) if name.isdecimal()]
 
 
 def _read(file: Path) -> str:

@@ -118,7 +118,7 @@ def _log_status(settings: Settings, service: Service) -> None:
         log.info("desired state: %s, requested by %s", wanted.state, wanted.origin())
     beats = heartbeat.read(settings, service)
     if not beats:
-        log.info("no application of %s has run on %s", service.name, settings.checkpoints)
+        log.info("no application of %s has run on %s", service.name, settings.run_folder)
     for beat in beats:
         for line in lines_of(beat, now):
             log.info("%s", line)

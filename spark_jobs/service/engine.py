@@ -79,7 +79,7 @@ class ForkServer:
     """The fork server of an engine (spark_jobs/runtime/fork_server.py), which ends with it; but first the jobs that it has forked end."""
 
     def __init__(self, settings: Settings) -> None:
-        self._command = (sys.executable, fork_server.__file__, str(settings.checkpoints / engine.FOLDER))
+        self._command = (sys.executable, fork_server.__file__, str(settings.run_folder / engine.FOLDER))
         self._process: subprocess.Popen[bytes] | None = None
         self._next_start = 0.0
 

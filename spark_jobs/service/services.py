@@ -14,7 +14,7 @@ class Service:
     """What is kept running: the job `command` of `spark_jobs.run`. The job `control` stops it, restarts it or says how it does.
 
     `name` is for messages. The DAG `dag` keeps it running; `control_dag` does in Airflow what `control` does. `path`, below
-    LEDGER_CHECKPOINTS, is for heartbeats, requests and output. Its `parts`, if it names some, may be divided among several applications.
+    the run folder, is for heartbeats, requests and output. Its `parts`, if it names some, may be divided among several applications.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Service:
 
     def folder(self, settings: Settings) -> Path:
         """Where applications write their heartbeats, and operators what they want of them."""
-        return settings.checkpoints / self.path
+        return settings.run_folder / self.path
 
     def application(self, parts: Collection[str]) -> str:
         """The name of the application that does these parts (none: all of them), which is that of the job when it does all."""

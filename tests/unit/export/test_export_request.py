@@ -12,7 +12,8 @@ from spark_jobs.export.days import Day, Part, joined, named, read_day, whole, wi
 from spark_jobs.export.request import check
 from spark_jobs.lake import tables
 from spark_jobs.runtime.errors import LedgerError, SettingsError
-from spark_jobs.runtime.settings import ROOT, Settings, read_settings, s3_access
+from spark_jobs.runtime.settings import ROOT, Settings, read_settings
+from spark_jobs.runtime.storage import s3_access
 from spark_jobs.runtime.times import ALWAYS, parse_time
 
 NOW = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)

@@ -1,0 +1,66 @@
+"""Objects of S3, by bucket and name. Address and keys are those of the environment (runtime/storage.py puts in what is missing there)."""
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import fsspec
+import obstore
+from obstore.exceptions import AlreadyExistsError
+from obstore.fsspec import FsspecStore
+from obstore.store import S3Store
+
+
+class _Files(FsspecStore):
+    """Objects as the files of UPath. One is read whole: they are small, or needed whole."""
+
+    protocol = "s3a"
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:  # type: ignore[override]
+        return io.BytesIO(self.cat_file(path)) if mode == "rb" else super()._open(path, mode, **options)
+
+
+fsspec.register_implementation("s3a", _Files, clobber=True)
+
+
+def list_folder(folder: str) -> Iterator[tuple[str, float]]:
+    """The names in a folder, with the time of the last change of each; 0 for a folder in it."""
+    store, key = _split(folder)
+    found = obstore.list_with_delimiter(store, key)
+    for each in found["objects"]:
+        yield each["path"].rpartition("/")[2], each["last_modified"].timestamp()
+    for name in found["common_prefixes"]:
+        yield name.rstrip("/").rpartition("/")[2], 0.0
+
+
+def list_below(folder: str) -> Iterator[tuple[str, int]]:
+    """Every object below a folder, by its name from there on, with its bytes."""
+    store, key = _split(folder)
+    for found in obstore.list(store, prefix=f"{key}/"):
+        for each in found:
+            yield each["path"].removeprefix(f"{key}/"), each["size"]
+
+
+def remove(folder: str, names: Iterable[str]) -> None:
+    """Remove objects below a folder."""
+    store, key = _split(folder)
+    obstore.delete(store, [f"{key}/{name}" for name in names])
+
+
+def copy(source: str, target: str) -> None:
+    """Copy an object within its bucket."""
+    store, key = _split(source)
+    obstore.copy(store, key, _split(target)[1])
+
+
+def put(file: str, content: bytes, *, only_new: bool = False) -> None:
+    """Write an object; with `only_new`, one that is there stays as it is."""
+    store, key = _split(file)
+    with suppress(AlreadyExistsError):
+        obstore.put(store, key, content, mode="create" if only_new else "overwrite")
+
+
+def _split(path: str) -> tuple[S3Store, str]:
+    bucket, _, key = path.partition("/")
+    return S3Store(bucket), key
