@@ -135,12 +135,12 @@ def _prove(spark: "SparkSession", settings: Settings, plan: Plan) -> list[Path]:
     scratch.sweep(settings)  # what is there after that goes with the processes that live, as this one
     files = file_search.files_below({settings.home, settings.warehouse, settings.checkpoints, settings.quality})
     unsearched = (erasures.file_of(settings), scratch.root_of(settings), settings.home / "stack/kafka")
-    files = [file for file in files if not any(map(file.is_relative_to, unsearched))]
+    files = [file for file in files if not any(storage.is_below(file, each) for each in unsearched)]
     searches = [(values, files), ([plan.customer], _beside(settings, files, _WITH_ID)), (ids, _beside(settings, files, _WITH_KEYS))]
     with progress.phase("searching files"):
         made = [(search := file_search.Search(wanted), search.find(among)) for wanted, among in searches]
     found = {file for _, places in made for file in places}
-    reports = {file for file in found if file.is_relative_to(settings.quality)}
+    reports = {file for file in found if storage.is_below(file, settings.quality)}
     for report in reports:
         report.unlink()
     left = sorted(found - reports)
@@ -154,4 +154,4 @@ def _prove(spark: "SparkSession", settings: Settings, plan: Plan) -> list[Path]:
 
 
 def _beside(settings: Settings, files: Sequence[Path], but: Sequence[str]) -> list[Path]:
-    return [file for file in files if not any(file.is_relative_to(settings.warehouse / name) for name in but)]
+    return [file for file in files if not any(storage.is_below(file, settings.warehouse / name) for name in but)]

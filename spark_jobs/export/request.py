@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import ALWAYS, midnight, parse_range
@@ -100,12 +101,16 @@ def _target(text: str, settings: Settings) -> str:
             raise SettingsError(
                 "--to: expected a folder, file:///folder or s3a://bucket/prefix (keys come from the environment), without %"
             )
-        return f"s3a://{found[1]}{found[2]}"
+        return _apart(settings, f"s3a://{found[1]}{found[2]}")
     path = Path(unquote(urlsplit(text).path) if text.startswith("file://") else text).expanduser().resolve()
     if re.search(r"[%*?\[\]{}\\]", str(path)):
         raise SettingsError(f"--to: found {str(path)!r}, expected a path without any of {_SPECIAL}")
+    return _apart(settings, str(path))
+
+
+def _apart(settings: Settings, target: str) -> str:
     places = (("the warehouse", settings.warehouse), ("the checkpoints", settings.checkpoints), ("LEDGER_HOME", settings.home))
     for name, own in places:
-        if path.is_relative_to(own.resolve()):
-            raise SettingsError(f"--to: found {path}, which is inside {name} {own}: expected a folder apart from it")
-    return str(path)
+        if f"{target}/".startswith(f"{own if storage.is_remote(own) else own.resolve()}/"):
+            raise SettingsError(f"--to: found {target}, which is inside {name} {own}: expected a folder apart from it")
+    return target

@@ -68,7 +68,7 @@ def copy_release(settings: Settings, release_id: int) -> Path:
         try:
             for name in sorted(release.versions):
                 _copy(_open_original(settings, release, name), _path(draft, name), release.rows[name], name)
-            write_whole(draft / _LAST, "")
+            write_whole(draft / _LAST, f"{release_id}\n")
             storage.publish(draft, target, _LAST)
         finally:
             storage.remove(draft)

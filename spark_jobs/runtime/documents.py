@@ -28,6 +28,7 @@ _WRITE = """
 """
 _REMOVE = "delete from ledger_documents where warehouse = %(warehouse)s and name = %(name)s"
 _using = threading.Lock()
+_identities: dict[str, str] = {}
 _connections: dict[tuple[int, str], Any] = {}  # by process, since a fork shares none, and address
 
 
@@ -87,9 +88,11 @@ def identity_file(settings: Settings) -> Path:
 def identity(settings: Settings) -> str:
     """Under which name Postgres knows this warehouse: hosts may reach it by different paths."""
     file = identity_file(settings)
-    if not file.exists():
-        storage.create(file, f"{uuid.uuid4()}\n")
-    return file.read_text().strip()
+    if str(file) not in _identities:  # it never changes; a lease is renewed while the object storage does not answer
+        if not file.exists():
+            storage.create(file, f"{uuid.uuid4()}\n")
+        _identities[str(file)] = file.read_text().strip()
+    return _identities[str(file)]
 
 
 def _name(settings: Settings, file: Path) -> str:

@@ -40,7 +40,8 @@ class LeaseHeld(LedgerError):
 
 def first_line(error: BaseException) -> str:
     """What an error says in one line, without its stack and masked; of a Python error inside a Spark batch, that error."""
-    lines = [line.strip(" :") for line in mask_error(str(error)).splitlines() if line.strip(" :")]
+    text = re.sub(r"\s*\n\s*(\x1b\[\d+m)?↳(\x1b\[\d+m)?", ":", mask_error(str(error)))  # so delta-rs leads from an error to its causes
+    lines = [line.strip(" :") for line in text.splitlines() if line.strip(" :")]
     of_python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Closed|Held)(: |$)", line)]
     own = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
     return (of_python[-1:] or own[:1] or [type(error).__name__])[0]

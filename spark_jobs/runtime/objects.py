@@ -1,7 +1,10 @@
-"""Objects of S3, by bucket and name. Address and keys are those of the environment (runtime/storage.py puts in what is missing there)."""
+"""Objects of S3, by bucket and name. Address and keys are those of the environment (runtime/storage.py puts in what is missing there).
+
+Hadoop marks a folder by an object without content, whose name ends with a slash: it is passed over, here and by all who look for content.
+"""
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -29,23 +32,26 @@ def list_folder(folder: str) -> Iterator[tuple[str, float]]:
     store, key = _split(folder)
     found = obstore.list_with_delimiter(store, key)
     for each in found["objects"]:
-        yield each["path"].rpartition("/")[2], each["last_modified"].timestamp()
+        if each["path"] != key:
+            yield each["path"].rpartition("/")[2], each["last_modified"].timestamp()
     for name in found["common_prefixes"]:
         yield name.rstrip("/").rpartition("/")[2], 0.0
 
 
 def list_below(folder: str) -> Iterator[tuple[str, int]]:
-    """Every object below a folder, by its name from there on, with its bytes."""
+    """Every object with content below a folder, by its name from there on, with its bytes."""
     store, key = _split(folder)
     for found in obstore.list(store, prefix=f"{key}/"):
         for each in found:
-            yield each["path"].removeprefix(f"{key}/"), each["size"]
+            if each["size"]:
+                yield each["path"].removeprefix(f"{key}/"), each["size"]
 
 
-def remove(folder: str, names: Iterable[str]) -> None:
-    """Remove objects below a folder."""
+def remove(folder: str) -> None:
+    """Remove every object below a folder."""
     store, key = _split(folder)
-    obstore.delete(store, [f"{key}/{name}" for name in names])
+    for found in obstore.list(store, prefix=f"{key}/"):
+        obstore.delete(store, [each["path"] for each in found])
 
 
 def copy(source: str, target: str) -> None:

@@ -65,6 +65,11 @@ def enter(embedded: Mapping[str, str]) -> None:
         os.environ.setdefault("AWS_ALLOW_HTTP", "true")
 
 
+def is_below(file: Path, folder: Path) -> bool:
+    """Whether a file is a folder, or below it; they may be in different places."""
+    return f"{file}/".startswith(f"{folder}/")
+
+
 def names(folder: Path) -> dict[str, float]:
     """The names in a folder, with the time of the last change of each file. Nothing where there is no folder."""
     if is_remote(folder):
@@ -80,7 +85,7 @@ def names(folder: Path) -> dict[str, float]:
 
 
 def files_below(folder: Path) -> dict[Path, int]:
-    """Every file below a folder with its size in bytes; links are not followed."""
+    """Every file below a folder with its size in bytes; links are not followed, and in object storage empty files are none."""
     if is_remote(folder):
         from spark_jobs.runtime import objects
 
@@ -98,7 +103,7 @@ def remove(folder: Path) -> None:
     if is_remote(folder):
         from spark_jobs.runtime import objects
 
-        objects.remove(_key(folder), [name for name, _ in objects.list_below(_key(folder))])
+        objects.remove(_key(folder))
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

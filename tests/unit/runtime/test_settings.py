@@ -10,14 +10,40 @@ from spark_jobs import run
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import cluster_secret, endpoints_file, read_settings
 
+SHARED = {"LEDGER_HOSTS": "several", "LEDGER_POSTGRES_URL": "postgresql://ledger@db/ledger"}
 
-@pytest.mark.parametrize("name", ["LEDGER_HOME", "LEDGER_WAREHOUSE", "LEDGER_CHECKPOINTS"])
+
 @pytest.mark.parametrize(
-    "place", ["s3a://bucket/lake", "s3:/bucket", "hdfs://name:8020/lake", "file:///srv/lake", "file:/srv/lake", "abfss://c@a/x"]
+    ("name", "expected"),
+    [
+        ("LEDGER_HOME", "the path of a local folder"),
+        ("LEDGER_WAREHOUSE", "a path, or s3a://bucket/folder"),
+        ("LEDGER_CHECKPOINTS", "a path, or s3a://bucket/folder"),
+    ],
 )
-def test_a_place_that_is_no_local_folder_is_refused(name: str, place: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name}: found '{place}', expected the path of a local folder"):
+@pytest.mark.parametrize("place", ["s3:/bucket", "s3://bucket/lake", "hdfs://name:8020/lake", "file:///srv/lake", "abfss://c@a/x"])
+def test_a_place_that_no_table_can_be_in_is_refused(name: str, expected: str, place: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}: found '{place}', expected {expected}"):
         read_settings({name: place})
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket", "s3a://bucket/a b", "s3a://bucket/a%20b", "s3a:///lake", "s3a://bucket/lake?x=1"])
+def test_an_address_in_object_storage_has_a_bucket_and_a_folder_of_plain_letters(place: str) -> None:
+    with pytest.raises(SettingsError, match=r"LEDGER_WAREHOUSE: found '.*', expected s3a://bucket/folder, in letters, digits"):
+        read_settings({"LEDGER_WAREHOUSE": place, **SHARED})
+
+
+def test_a_warehouse_in_object_storage_needs_leases_that_hosts_share() -> None:
+    with pytest.raises(SettingsError, match=r"LEDGER_HOSTS: found one and s3a://bucket/lake, expected several"):
+        read_settings({"LEDGER_WAREHOUSE": "s3a://bucket/lake"})
+
+
+def test_what_concerns_runs_stays_on_a_disk(tmp_path: Path) -> None:
+    """Sockets, locks and output cannot be objects."""
+    settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_CHECKPOINTS": "s3a://bucket/lake/checkpoints", **SHARED})
+    assert str(settings.checkpoints / "live") == "s3a://bucket/lake/checkpoints/live"
+    assert settings.run_folder == tmp_path / "checkpoints"
+    assert read_settings({"LEDGER_CHECKPOINTS": str(tmp_path / "other")}).run_folder == tmp_path / "other"
 
 
 @pytest.mark.parametrize("character", ["%", "[", "]"])
@@ -28,14 +54,14 @@ def test_a_folder_that_no_table_can_be_written_to_is_refused(character: str) -> 
 
 def test_a_key_within_an_address_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as raised:
-        read_settings({"LEDGER_WAREHOUSE": "s3a://AKIA:canary@bucket/lake"})
+        read_settings({"LEDGER_WAREHOUSE": "s3a://AKIA:canary@bucket/lake", **SHARED})
     assert "canary" not in str(raised.value)
 
 
 def test_a_job_with_such_a_place_ends_with_exit_code_2_and_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("LEDGER_WAREHOUSE", "s3a://bucket/lake")
+    monkeypatch.setenv("LEDGER_WAREHOUSE", "hdfs://name:8020/lake")
     assert run.main(["silver"]) == 2
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
