@@ -15,10 +15,10 @@ help: ## this list
 setup: ## the virtual environment and the jars, from their lock files
 	@$(PYTHON) include/setup/install.py
 
-demo: setup ## the whole pipeline on embedded services, which keep running; GATE=closed: and then a bad batch that closes a gate
-	@$(PY) -m include.demo $(if $(call given,GATE),--gate "$$GATE")
+demo: setup ## the whole pipeline on embedded services, which keep running; GATE=closed: and then a bad batch that closes a gate; WAREHOUSE=s3: its tables in S3
+	@$(PY) -m include.demo $(if $(call given,GATE),--gate "$$GATE") $(if $(call given,WAREHOUSE),--warehouse "$$WAREHOUSE")
 
-up: setup ## start the embedded services: Kafka, Postgres, Airflow; WITH=prometheus: metrics, too
+up: setup ## start the embedded services: Kafka, Postgres, Airflow; WITH=prometheus: metrics, too; WITH=s3: tables in an S3 server
 	@$(PY) -m include.stack up $(if $(call given,WITH),--with "$$WITH")
 
 cluster: setup ## the same, and a Spark master with two workers where all jobs run from then on

@@ -66,13 +66,17 @@ def main(arguments: Sequence[str]) -> int:
     """Run the demo and return its exit code; what goes wrong is one line on standard error."""
     parser = argparse.ArgumentParser(prog="python -m include.demo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--gate", choices=["closed"], help="closed: send a bad batch after the release, which closes a gate")
+    parser.add_argument("--warehouse", choices=["s3"], help="s3: keep tables and checkpoints in an embedded S3 server")
     options = parser.parse_args(arguments)
-    closes_gate = options.gate is not None
-    return run_command("demo", lambda: run(Clock(), closes_gate=closes_gate), "interrupted; make down stops the services", cleans_up=True)
+
+    def command() -> int:
+        return run(Clock(), closes_gate=options.gate is not None, with_s3=options.warehouse == "s3")
+
+    return run_command("demo", command, "interrupted; make down stops the services", cleans_up=True)
 
 
-def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate: bool = False) -> int:
-    """Services, data, bronze, medallion, reconciliation; then a bad batch, if it is asked for.
+def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate: bool = False, with_s3: bool = False) -> int:
+    """Services, data, bronze, medallion, reconciliation; then a bad batch, if it is asked for. `with_s3`: with its tables in S3.
 
     Returns the exit code; raises LedgerError when a step fails.
     """
@@ -91,7 +95,10 @@ def run(announce: Clock, environ: Mapping[str, str] = os.environ, *, closes_gate
     announce(f"the demo takes {USUAL_MINUTES} minutes on two cores; its services keep running until make down")
     try:
         settings = up(
-            environ, announce, when_kafka_is_up=lambda settings: produce(settings, *bank, *DISTURBANCES, "--only", "customers,accounts")
+            environ,
+            announce,
+            when_kafka_is_up=lambda settings: produce(settings, *bank, *DISTURBANCES, "--only", "customers,accounts"),
+            with_s3=with_s3,
         )
         api = AirflowApi(read_endpoints(settings.home)["airflow_url"], airflow.USER, airflow.password_file(settings.home).read_text())
         wait_for_dags(api, "bronze_ingestion", "medallion")

@@ -16,6 +16,7 @@ import httpx
 import psycopg2
 
 from include.airflow_roles import ADMIN, OPERATOR, VIEWER, fingerprint
+from include.stack import s3
 from include.stack.airflow_api import AirflowApi
 from include.stack.endpoints import HOST, secret, stack_folder
 from include.stack.processes import HOME_MARK, PART_MARK, Running, environment_of, find_part, start, wait_until
@@ -60,6 +61,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         "LEDGER_HOME": str(settings.home),
         "LEDGER_WAREHOUSE": str(settings.warehouse),
         "LEDGER_CHECKPOINTS": str(settings.checkpoints),
+        "LEDGER_HOSTS": "several" if settings.has_several_hosts else "one",
         "LEDGER_KAFKA_BOOTSTRAP": settings.broker().servers,
         "LEDGER_SPARK_MASTER": settings.spark_master,
         "LEDGER_ALLOWED_LATENESS_SECONDS": str(settings.allowed_lateness_seconds),
@@ -107,6 +109,7 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
     return {
         **kept,
         **ledger,
+        **s3.environment(settings.home, settings),
         **ONE_THREAD,
         **_tls_files(metadata_url),
         "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
@@ -185,7 +188,7 @@ def is_healthy(home: Path, port: int, started: Mapping[str, float]) -> bool:
 def _same_settings(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     def relevant(variables: Mapping[str, str]) -> dict[str, str]:
         marks = (HOME_MARK, PART_MARK)
-        own = ("AIRFLOW", "LEDGER_", CLUSTER_SECRET)
+        own = ("AIRFLOW", "LEDGER_", "AWS_", CLUSTER_SECRET)
         return {name: text for name, text in variables.items() if name.startswith(own) and name not in marks}
 
     return relevant(found) == relevant(wanted)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def secret_file(home: Path) -> Path:
     return home / "stack/spark/cluster.secret"
 
 
-def launch(home: Path) -> list[Running]:
-    """Start what does not run, without waiting for it; returns what was started."""
+def launch(home: Path, storage: Mapping[str, str] | None = None) -> list[Running]:
+    """Start what does not run, without waiting for it; returns what was started. `storage`: variables by which executors reach tables."""
     folder = stack_folder(home) / "spark"
     folder.mkdir(exist_ok=True)
     started = []
@@ -46,7 +47,9 @@ def launch(home: Path) -> list[Running]:
         if find_part(home, part):
             continue
         shutil.rmtree(scratch(home, part), ignore_errors=True)  # of a worker that was killed
-        environment = _environment() | {CLUSTER_SECRET: secret(secret_file(home)), "SPARK_LOCAL_DIRS": str(scratch(home, part))}
+        environment = (
+            _environment() | dict(storage or {}) | {CLUSTER_SECRET: secret(secret_file(home)), "SPARK_LOCAL_DIRS": str(scratch(home, part))}
+        )
         words = _master(home) if part == MASTER else _worker(home, folder / part)
         started.append(start(home, part, [*words, "--properties-file", str(_SETTINGS)], environment, log_file(home, part)))
     return started

@@ -11,6 +11,7 @@ from string import Template
 
 import httpx
 
+from include.stack import s3
 from include.stack.endpoints import HOST, claim_port, ports_of, stack_folder
 from include.stack.processes import Running, find_part, start, wait_until
 from spark_jobs.runtime.atomic_files import write_whole
@@ -107,13 +108,16 @@ def _commands(settings: Settings, ports: Mapping[str, int], parts: list[str]) ->
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What the exporter must know of the home; no secret."""
+    """What the exporter must know of the home; a secret only where its tables or leases are on a server."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "LEDGER_HOME": str(settings.home),
         "LEDGER_WAREHOUSE": str(settings.warehouse),
         "LEDGER_CHECKPOINTS": str(settings.checkpoints),
+        "LEDGER_HOSTS": "several" if settings.has_several_hosts else "one",
+        **({"LEDGER_POSTGRES_URL": settings.postgres_url} if settings.postgres_url else {}),
+        **s3.environment(settings.home, settings),
         "LEDGER_RELEASE_STALE_MINUTES": str(settings.release_stale_minutes),
     }
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 
-from include.stack import cluster, kafka, postgres, prometheus
+from include.stack import cluster, kafka, postgres, prometheus, s3
 from include.stack.processes import find_all, find_part, stop, wait_for_end
 
-SERVICES = {kafka.PART: "Kafka", postgres.PART: "Postgres", **dict.fromkeys(cluster.PARTS, "Spark's master and workers")}
+SERVICES = {kafka.PART: "Kafka", postgres.PART: "Postgres", s3.PART: "S3", **dict.fromkeys(cluster.PARTS, "Spark's master and workers")}
 DRIVERS_SECONDS = 20  # for a stream to finish its micro-batch
 
 
