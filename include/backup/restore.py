@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from include.backup import databases, manifest
-from include.backup.create import parts
+from include.backup.create import parts, refuse_objects
 from include.backup.manifest import Manifest
 from include.stack.endpoints import only_one, stack_folder
 from include.stack.processes import find_all
@@ -57,6 +57,7 @@ def audit(settings: Settings, environ: Mapping[str, str] = os.environ) -> int:
 
 def _check(settings: Settings, draft: Path) -> None:
     """Refuse a home in which something would be lost."""
+    refuse_objects(settings)
     if running := find_all(settings.home):
         raise SettingsError(f"found {len(running)} processes of {settings.home}, expected none: run make down, or set another LEDGER_HOME")
     if draft.exists():

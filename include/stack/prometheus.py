@@ -85,7 +85,7 @@ def _commands(settings: Settings, ports: Mapping[str, int], parts: list[str]) ->
     config = folder / "prometheus.yml"
     words = {part.partition("-")[2] or part: f"{HOST}:{port}" for part, port in ports.items()}
     text = Template((_SETTINGS / "prometheus.yml").read_text()).safe_substitute(
-        words, rules=_SETTINGS / "rules.yml", checkpoints=settings.checkpoints
+        words, rules=_SETTINGS / "rules.yml", run_folder=settings.run_folder
     )
     write_whole(config, text)
     commands = {
