@@ -22,12 +22,12 @@ RUN = "/run?dag_id=medallion&run_id=" + rows.run_id(3).replace("+", "%2B")
 
 
 def test_a_passed_table_with_a_warning_is_called_so_and_says_what_was_found(home: Settings, reader: TestClient) -> None:
-    warned = rows.verdict(1, "gold.account_days", "days_that_do_not_balance (warning)") | {"success": True}
-    rows.write(home, tables.QUALITY_RESULTS, [warned | {"_found": ["400"], "_expected": ["at most 0"]}])
+    warned = rows.verdict(1, "gold.account_days", "unbalanced_days_of_1000 (warning)") | {"success": True}
+    rows.write(home, tables.QUALITY_RESULTS, [warned | {"_found": ["400"], "_expected": ["at most 300"]}])
     for page in ("/", "/table?name=gold.account_days", RUN.replace("15%3A", "05%3A").replace("15:", "05:")):
         shown = reader.get(page).text
         assert '<span class="state warned">passed, 1 warning</span>' in shown
-        assert '<div class="warning">days_that_do_not_balance (warning): found 400, expected at most 0</div>' in shown
+        assert '<div class="warning">unbalanced_days_of_1000 (warning): found 400, expected at most 300</div>' in shown
 
 
 def test_gold_leads_to_no_rows_in_quarantine_of_other_tables(home: Settings, reader: TestClient) -> None:

@@ -162,11 +162,11 @@ GOLD_OF_TIMES = [
     case(AD, "missing_values closings_that_are_not_the_last", put(AD, closing=None)),
     case(AD, "missing_values", put(AD, difference=Decimal("0.00")), "-difference"),
     case(AD, "wrong_figures days_that_differ", put(AD, transactions=0)),
-    case(AD, "wrong_differences wrong_openings days_that_do_not_balance", put(AD, 0, **OPENED | {"difference": Decimal("0.01")})),
+    case(AD, "wrong_differences wrong_openings unbalanced_days_of_1000", put(AD, 0, **OPENED | {"difference": Decimal("0.01")})),
     case(AD, "repeated_keys wrong_openings", again(AD)),
     case(AD, "wrong_openings", put(AD, 0, **OPENED)),
     case(AD, "days_that_differ", put(AD, credits=Decimal("9007199254740993.01")), "-by-one-cent"),
     case(AD, "days_that_differ", drop(AD), "-lost"),
     case(AD, "closings_that_are_not_the_last", put(AD, closing=Decimal("1000.01"))),
-    case(AD, "days_that_do_not_balance", unbalanced_day, "-warning"),
+    case(AD, "unbalanced_days_of_1000", unbalanced_day, "-warning"),
 ]

@@ -178,8 +178,10 @@ def test_the_first_offending_row_is_named_by_ids_and_coordinates(judgements: dic
     assert twice == "1; first: transactions/0/0 is in quarantine, transactions"
     assert found["silver.transactions", "repeated_ids", ""] == "1; first: T1 in 2 rows"
     assert found["bronze.transactions", "missing_coordinates", "-offset"] == "1; first: transactions/0/? of batch 1"
-    unbalanced = "1; first: account A00000001, day 2013-01-03: opening 1000.00 + credits 0.00 - debits 1.00 = 999.00, found closing 1000.00"
-    assert found["gold.account_days", "days_that_do_not_balance", "-warning"] == unbalanced
+    unbalanced = (
+        "1000; first: account A00000001, day 2013-01-03: opening 1000.00 + credits 0.00 - debits 1.00 = 999.00, found closing 1000.00"
+    )
+    assert found["gold.account_days", "unbalanced_days_of_1000", "-warning"] == unbalanced
     hole = "1; first: C00000001: one ends 2013-01-30T00:00:00Z, the next begins 2013-01-31T00:00:00Z"
     assert found["silver.customers", "holes_and_overlaps", "-hole"] == hole
 
