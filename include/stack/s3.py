@@ -9,6 +9,7 @@ embedded Kafka. Their Unix sockets in /tmp, which carry the ports in their names
 import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -122,6 +123,14 @@ def environment(home: Path, settings: Settings | None = None) -> dict[str, str]:
     if not is_on(home) or (settings and str(settings.warehouse) != PLACES["warehouse"]):
         return {}
     return {**_keys(home), "AWS_ENDPOINT_URL": own_url(home) or "", "AWS_REGION": REGION, "AWS_ALLOW_HTTP": "true"}
+
+
+def remove_sockets(home: Path) -> None:
+    """Remove the Unix sockets that the server of this home, which has just ended, left in /tmp."""
+    for name in LISTENERS:
+        for socket in Path("/").glob(f"tmp/seaweedfs-*-{ports_of(home).get(name)}.sock"):
+            with suppress(OSError):
+                socket.unlink()
 
 
 def log_file(home: Path) -> Path:

@@ -41,6 +41,8 @@ def stop_parts(home: Path, parts: Collection[str] | None, report: Callable[[str]
     if parts is None or postgres.PART in parts:
         postgres.stop_gently(home)
     stop(services.values(), patience=30)
+    if s3.PART in services:
+        s3.remove_sockets(home)
     for name in dict.fromkeys(SERVICES[part] for part in services):
         report(f"stopped {name}")
     left = find_all(home, parts)

@@ -23,6 +23,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     lifecycle.down({"LEDGER_HOME": str(tmp_path)}, report=lambda _: None)
     assert find_all(tmp_path) == []
+    assert not [socket for port in ports_of(tmp_path).values() for socket in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
 
 
 def start(home: Path) -> psutil.Process:
