@@ -137,10 +137,3 @@ def test_several_parts_are_named_in_one_word_or_in_several(words: list[str], mon
     monkeypatch.setattr(command, "up", lambda *, report, **parts: told.update(parts))
     assert command.main(["up", *words]) == 0
     assert told == {"with_prometheus": True, "with_cluster": False, "with_s3": True}
-
-
-def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.main(["up", "--with", "s3,s4"])
-    assert ended.value.code == 2
-    assert "found 's4', expected some of prometheus, cluster, s3" in capsys.readouterr().err
