@@ -28,7 +28,7 @@ from spark_jobs.commands.live import (
 from spark_jobs.commands.maintenance import run_maintenance, run_migrate
 from spark_jobs.commands.preconditions import open_warehouse
 from spark_jobs.commands.releases import run_decide, run_gate, run_release
-from spark_jobs.runtime import engine, job_counts, private, progress
+from spark_jobs.runtime import engine, job_counts, private, progress, storage
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.log_lines import JsonFormatter, TextFormatter
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -76,6 +76,10 @@ def _run(settings: Settings, options: argparse.Namespace) -> int:
         log.error("interrupted")
         return 1
     except Exception as error:
+        if storage.is_of_store(error):
+            asked = "the object storage did not do what %s asked (%s): see that it answers and has room, and run %s again"
+            log.error(asked, options.name, first_line(error), options.name)
+            return 1
         log.info("where it failed:", exc_info=True)  # not foreseen: whoever fixes it needs the stack
         log.error("%s failed: %s: %s", options.name, type(error).__name__, first_line(error))
         return 1

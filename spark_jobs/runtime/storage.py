@@ -70,6 +70,11 @@ def is_below(file: Path, folder: Path) -> bool:
     return f"{file}/".startswith(f"{folder}/")
 
 
+def is_of_store(error: BaseException) -> bool:
+    """Whether an error is what a client of object storage, in Python or in the JVM, says of the store."""
+    return bool(re.search(r"Generic S3 error|org\.apache\.hadoop\.fs\.s3a\.", str(error)))
+
+
 def names(folder: Path) -> dict[str, float]:
     """The names in a folder, with the time of the last change of each file. Nothing where there is no folder."""
     if is_remote(folder):

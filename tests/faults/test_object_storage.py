@@ -1,5 +1,6 @@
 """Object storage: two writers at once, a copy that was interrupted, a store that is busy or slow. Nothing lost, nothing twice."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from obstore.exceptions import BaseError
 
-from spark_jobs import control
+from spark_jobs import control, run
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import DISTRICTS
 from spark_jobs.runtime import objects, storage
@@ -153,13 +154,20 @@ def test_marks_of_folders_are_no_files(settings: Settings) -> None:
     assert list(storage.names(settings.checkpoints / "query/8")) == ["metadata"]
 
 
-def test_a_store_that_is_busy_ends_a_commit_with_a_line_that_says_so_and_loses_none(door: Door, settings: Settings) -> None:
+def test_a_store_that_is_busy_ends_a_commit_with_a_line_that_says_so_and_loses_none(
+    door: Door, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     append(settings, 1)
     door.be_busy_for(60)
     with pytest.raises((OSError, BaseError), match="Generic S3 error") as raised:
         append(settings, 2)
     assert "503 Service Unavailable" in first_line(raised.value)
     assert door.turned_away
+    caplog.clear()
+    assert run.main(["release"]) == 1
+    says = r"the object storage did not do what release asked \(Generic S3 error: .*503.*\): see that it answers and has room, and run .*"
+    assert re.fullmatch(says, caplog.records[-1].message)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
     door.be_busy_for(2)  # shorter than the clients wait
     append(settings, 3)
     assert numbers(settings) == [1, 3]

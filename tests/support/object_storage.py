@@ -25,8 +25,9 @@ class Door:
 
     def __init__(self, url: str) -> None:
         self._busy_until, self._pause, self._turned_away = (_spawn.Value("d", 0.0) for _ in range(3))
+        self._trigger: Any = _spawn.Array("c", 500)
         address, (here, there) = urlsplit(url), _spawn.Pipe()
-        shared = (self._busy_until, self._pause, self._turned_away)
+        shared = (self._busy_until, self._pause, self._turned_away, self._trigger)
         self._process = _spawn.Process(target=_serve, args=((address.hostname, address.port), shared, there), daemon=True)
         self._process.start()
         self.url = f"http://127.0.0.1:{here.recv()}"
@@ -40,6 +41,10 @@ class Door:
         """Answer 503 from now on for so many seconds; returns at once."""
         self._busy_until.value = time.time() + seconds
 
+    def be_busy_at(self, file: Path) -> None:
+        """Answer 503 for 20 seconds from the moment in which a file is to be written."""
+        self._trigger.value = f"PUT {str(file).removeprefix('s3a:/')} ".encode()
+
     def be_slow(self, pause: float) -> None:
         """Let each block of bytes wait for so many seconds; 0: no more."""
         self._pause.value = pause
@@ -50,8 +55,8 @@ class Door:
         self._process.join()
 
 
-def _serve(server: tuple[str, int], shared: tuple[Any, Any, Any], told: Any) -> None:
-    busy_until, pause, turned_away = shared
+def _serve(server: tuple[str, int], shared: tuple[Any, ...], told: Any) -> None:
+    busy_until, pause, turned_away, trigger = shared
 
     class Visitor(BaseRequestHandler):
         def handle(self) -> None:
@@ -65,6 +70,8 @@ def _serve(server: tuple[str, int], shared: tuple[Any, Any, Any], told: Any) -> 
             """Until either side closes. In a busy time a request is answered, and the connection ends."""
             with suppress(OSError):
                 while block := source.recv(_BLOCK):
+                    if trigger.value and block.startswith(trigger.value):
+                        busy_until.value, trigger.value = time.time() + 20, b""
                     if time.time() < busy_until.value:
                         if source is self.request:
                             turned_away.value += 1
