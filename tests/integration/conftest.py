@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,14 +53,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """The folder of an engine; none on a cluster. Jobs that borrow its JVM are processes as ever, and find it warm.
-
-    It compiles as a job does: in the few minutes that it lives here, the slow compiler would take more than it gives.
-    """
+    """The folder of an engine; none on a cluster. Jobs that borrow its JVM are processes as ever, and find it warm."""
     if not os.environ.get(MASTER, "local").startswith("local"):
         yield None
         return
-    ledger, said = Ledger((folder := tmp_path_factory.mktemp("engine")) / "home"), folder / "engine.log"
+    with running_engine(Ledger(tmp_path_factory.mktemp("engine") / "home")) as folder:
+        yield folder
+
+
+@contextmanager
+def running_engine(ledger: Ledger) -> Iterator[Path]:
+    """The folder of an engine of a home, which takes jobs.
+
+    It compiles as a job does: in the few minutes that it lives here, the slow compiler would take more than it gives.
+    """
+    said = ledger.home.with_name("engine.log")
     with ledger.running("engine --jobs 1000", output=said, JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1") as process:
         await_that(lambda: process.poll() is not None or is_running(ledger.settings))
         assert process.poll() is None, said.read_text()

@@ -11,7 +11,7 @@ from include.stack.endpoints import write_endpoints
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import archive
-from tests.integration.conftest import Broker, Wave
+from tests.integration.conftest import Broker, Wave, running_engine
 from tests.support import databases
 from tests.support.checks import assert_bronze_is, assert_silver_follows
 from tests.support.ledger import ALL_STEPS, Ledger
@@ -45,8 +45,9 @@ def test_what_is_exact_on_a_disk_is_exact_in_object_storage(on_s3: Ledger, door:
     run_while_busy(on_s3, door, "bronze --available-now", tables.BRONZE_TRANSACTIONS)
     assert_bronze_is(on_s3, broker.sent)
     run_while_busy(on_s3, door, "silver", tables.SILVER_TRANSACTIONS)
-    on_s3.run(*ALL_STEPS[1:], "live --available-now", "savepoint create one", "savepoint restore one", "live --available-now")
-    on_s3.run("backfill --start 2013-01-01 --end 2013-02-01 --publish", "release --keep 1", "maintenance", "audit")
+    with running_engine(on_s3):
+        on_s3.run(*ALL_STEPS[1:], "live --available-now", "savepoint create one", "savepoint restore one", "live --available-now")
+        on_s3.run("backfill --start 2013-01-01 --end 2013-02-01 --publish", "release --keep 1", "maintenance", "audit")
     assert_silver_follows(on_s3)
     gold = tables.BY_NAME["gold.daily_totals"]
     [(released,)] = open_catalogue(on_s3.settings).execute(f"select count(*) from {gold.name}").fetchall()

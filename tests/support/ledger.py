@@ -107,7 +107,7 @@ class Ledger:
 
     def offer_engine(self) -> None:
         """Let the jobs of this home find the engine, which is that of another home."""
-        link = self.settings.checkpoints / FOLDER
+        link = self.settings.run_folder / FOLDER
         if self.engine and not link.is_symlink():
             link.parent.mkdir(0o700, parents=True, exist_ok=True)
             link.symlink_to(self.engine)
