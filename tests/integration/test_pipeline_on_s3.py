@@ -46,8 +46,8 @@ def test_what_is_exact_on_a_disk_is_exact_in_object_storage(on_s3: Ledger, door:
     assert_bronze_is(on_s3, broker.sent)
     run_while_busy(on_s3, door, "silver", tables.SILVER_TRANSACTIONS)
     with running_engine(on_s3):
-        on_s3.run(*ALL_STEPS[1:], "live --available-now", "savepoint create one", "savepoint restore one", "live --available-now")
-        on_s3.run("backfill --start 2013-01-01 --end 2013-02-01 --publish", "release --keep 1", "maintenance", "audit")
+        on_s3.run(*ALL_STEPS[1:], "live --available-now", "savepoint create one", "savepoint restore one")
+        on_s3.run("backfill --start 2013-01-01 --end 2013-01-03 --publish", "release --keep 1", "maintenance", "audit")
     assert_silver_follows(on_s3)
     gold = tables.BY_NAME["gold.daily_totals"]
     [(released,)] = open_catalogue(on_s3.settings).execute(f"select count(*) from {gold.name}").fetchall()
@@ -58,7 +58,7 @@ def test_what_is_exact_on_a_disk_is_exact_in_object_storage(on_s3: Ledger, door:
 
 
 def run_while_busy(ledger: Ledger, door: Door, command: str, table: Table) -> None:
-    """Run a job, whose first commit to a table the store answers with 503, and all else for 20 seconds; then again, if it gave up."""
+    """Run a job, whose first commit to a table the store answers with 503, and all else for some seconds; then again, if it gave up."""
     door.be_busy_at(table.path(ledger.settings) / "_delta_log" / f"{1:020}.json")
     before = door.turned_away
     with ledger.running(command, ledger.home / "job.txt") as job:

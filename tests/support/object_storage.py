@@ -16,6 +16,7 @@ from include.stack import s3
 from include.stack.shutdown import stop_parts
 
 _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_BUSY_SECONDS = 8  # longer than clients of Python repeat a request
 _BLOCK = 2**16
 _spawn = multiprocessing.get_context("spawn")
 
@@ -42,7 +43,7 @@ class Door:
         self._busy_until.value = time.time() + seconds
 
     def be_busy_at(self, file: Path) -> None:
-        """Answer 503 for 20 seconds from the moment in which a file is to be written."""
+        """Answer 503 for some seconds from the moment in which a file is to be written."""
         self._trigger.value = f"PUT {str(file).removeprefix('s3a:/')} ".encode()
 
     def be_slow(self, pause: float) -> None:
@@ -71,7 +72,7 @@ def _serve(server: tuple[str, int], shared: tuple[Any, ...], told: Any) -> None:
             with suppress(OSError):
                 while block := source.recv(_BLOCK):
                     if trigger.value and block.startswith(trigger.value):
-                        busy_until.value, trigger.value = time.time() + 20, b""
+                        busy_until.value, trigger.value = time.time() + _BUSY_SECONDS, b""
                     if time.time() < busy_until.value:
                         if source is self.request:
                             turned_away.value += 1
