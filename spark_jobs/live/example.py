@@ -21,13 +21,13 @@ LEASE = "example"
 
 def set_rate(settings: Settings, rate: int) -> None:
     """How many rows a second the source makes from its next batch on, also of an example that runs already."""
-    write_whole(_folder(settings) / "rate", f"{rate}\n")
+    write_whole(_rate_file(settings), f"{rate}\n")
 
 
 def start(spark: SparkSession, settings: Settings, take: Callable[[DataFrame, int], None]) -> StreamingQuery:
     """Start the query, which continues where its last run ended; `take` is given each batch of windows, and its number."""
     spark.dataSource.register(RateSource)
-    rows = spark.readStream.format(FORMAT).option("rate_file", str(_folder(settings) / "rate")).load()
+    rows = spark.readStream.format(FORMAT).option("rate_file", str(_rate_file(settings))).load()
     sums = (
         rows.withWatermark("event_at", "0 seconds")  # the source is in order: a window is done once a later row comes
         .groupBy(F.window("event_at", "5 seconds"))
@@ -35,7 +35,7 @@ def start(spark: SparkSession, settings: Settings, take: Callable[[DataFrame, in
         .select("window.start", "window.end", "rows", "sum")
     )
     writer = sums.writeStream.outputMode("append").foreachBatch(take).trigger(processingTime="1 second")
-    return writer.option("checkpointLocation", str(_folder(settings) / "checkpoint")).start()
+    return writer.option("checkpointLocation", str(settings.checkpoints / "example/checkpoint")).start()
 
 
 def run(spark: SparkSession, settings: Settings, seconds: int | None) -> None:
@@ -69,5 +69,5 @@ def _print(windows: DataFrame, _: int) -> None:
     sys.stdout.flush()
 
 
-def _folder(settings: Settings) -> Path:
-    return settings.run_folder / "example"
+def _rate_file(settings: Settings) -> Path:
+    return settings.run_folder / "example/rate"

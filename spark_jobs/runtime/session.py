@@ -48,11 +48,8 @@ SERVLET = {
     "spark.metrics.namespace": "spark",
     "spark.sql.streaming.metricsEnabled": "true",
 }
-# A commit is an object that must not be there yet, which S3 checks itself; a file of a checkpoint appears when it is whole, without a copy.
-_WAREHOUSE_ON_S3 = {
-    "spark.hadoop.fs.s3a.performance.flags": "create",
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
-}
+# In object storage a file appears when it is whole: a renamed one would be copied.
+REMOTE_CHECKPOINT_FILES = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
@@ -85,12 +82,16 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.stopTimeout": "60s",
-        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
+        "spark.sql.streaming.checkpointFileManagerClass": REMOTE_CHECKPOINT_FILES
+        if storage.is_remote(settings.checkpoints)
+        else CHECKPOINT_FILES,
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
         **RPC,
     }
-    if storage.is_remote(settings.warehouse):
-        conf |= s3_conf() | _WAREHOUSE_ON_S3 | {f"spark.hadoop.{name}": text for name, text in s3_access().items()}
+    if storage.is_remote(settings.warehouse) or storage.is_remote(settings.checkpoints):
+        # A commit is an object that must not be there yet, which S3 checks itself.
+        access = {"fs.s3a.performance.flags": "create", **s3_access()}
+        conf |= s3_conf() | {f"spark.hadoop.{name}": text for name, text in access.items()}
     if settings.spark_ui:
         conf |= SERVLET
     if _is_of_this_host(settings.spark_master):

@@ -189,7 +189,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 
 def _enter_storage(settings: Settings, embedded: Mapping[str, str], environ: Mapping[str, str]) -> None:
     """Make this process, if it is one whose settings are read, a client of the object storage in which the warehouse is."""
-    if environ is os.environ and storage.is_remote(settings.warehouse):
+    if environ is os.environ and (storage.is_remote(settings.warehouse) or storage.is_remote(settings.checkpoints)):
         storage.enter(embedded if str(settings.warehouse) == embedded.get("warehouse") else {})
 
 

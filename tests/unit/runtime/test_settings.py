@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import run
+from spark_jobs.runtime import session
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import cluster_secret, endpoints_file, read_settings
 
@@ -97,3 +98,14 @@ def test_the_cluster_of_the_stack_is_the_master_and_its_secret_lies_in_a_file(tm
     assert read_settings({**home, "LEDGER_SPARK_MASTER": "local[2]"}).spark_master == "local[2]"
     with pytest.raises(SettingsError, match="no _SPARK_AUTH_SECRET"):
         read_settings({**home, "LEDGER_SPARK_MASTER": "spark://elsewhere:7077"})
+
+
+@pytest.mark.parametrize("place", ["warehouse", "checkpoints"])
+def test_streams_write_checkpoints_by_what_fits_the_place_of_these(place: str, tmp_path: Path) -> None:
+    """On a disk by a rename; objects whole, because a renamed one would be copied. Either place needs the jars for S3."""
+    settings = read_settings({"LEDGER_HOME": str(tmp_path), f"LEDGER_{place.upper()}": "s3a://bucket/lake", **SHARED})
+    conf = session.submit_conf(settings)
+    manager = {"warehouse": session.CHECKPOINT_FILES, "checkpoints": session.REMOTE_CHECKPOINT_FILES}[place]
+    assert conf["spark.sql.streaming.checkpointFileManagerClass"] == manager
+    assert conf["spark.hadoop.fs.s3a.performance.flags"] == "create"
+    assert "hadoop-aws" in conf["spark.jars"]
