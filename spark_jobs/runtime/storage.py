@@ -61,8 +61,9 @@ def enter(embedded: Mapping[str, str]) -> None:
     access = s3_access()
     if region := access.get("fs.s3a.endpoint.region"):
         os.environ.setdefault("AWS_REGION", region)
-    if access.get("fs.s3a.endpoint", "").startswith("http://"):
-        os.environ.setdefault("AWS_ALLOW_HTTP", "true")
+    if address := access.get("fs.s3a.endpoint"):
+        os.environ.setdefault("AWS_ENDPOINT_URL", address)
+        os.environ.setdefault("AWS_ALLOW_HTTP", str(address.startswith("http://")).lower())
 
 
 def is_below(file: Path, folder: Path) -> bool:
