@@ -89,9 +89,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         **RPC,
     }
     if storage.is_remote(settings.warehouse) or storage.is_remote(settings.checkpoints):
-        # A commit is an object that must not be there yet, which S3 checks itself.
-        access = {"fs.s3a.performance.flags": "create", **s3_access()}
-        conf |= s3_conf() | {f"spark.hadoop.{name}": text for name, text in access.items()}
+        conf |= s3_conf() | {f"spark.hadoop.{name}": text for name, text in s3_access().items()}
     if settings.spark_ui:
         conf |= SERVLET
     if _is_of_this_host(settings.spark_master):
@@ -200,11 +198,23 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
         wanted |= _scratch_conf(settings, wanted["spark.driver.extraJavaOptions"])
     os.environ |= {**ui_environment(settings), **driver_environment(settings)}
     spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map=wanted).getOrCreate()
+    if "spark.jars" in conf:
+        _let_s3_create_once(spark)
     if is_first and (address := spark.sparkContext.uiWebUrl):
         log.info("Spark's pages: %s", address)
         progress.link(address)
         _show_to_prometheus(settings, name, address)
     return spark
+
+
+def _let_s3_create_once(spark: "SparkSession") -> None:
+    """Let S3 itself refuse to create an object that is there, such as a commit that another writer has made meanwhile (`If-None-Match: *`).
+
+    Delta asks Hadoop for a new file. Hadoop 3.5.0 looks whether there is one, and then overwrites: no setting of it makes the request
+    conditional (tests/faults/test_object_storage.py would fail). So its constant for new files is changed.
+    """
+    s3a = spark.sparkContext._jvm.org.apache.hadoop.fs.s3a.impl  # type: ignore[union-attr]
+    s3a.CreateFileBuilder.OPTIONS_CREATE_FILE_NO_OVERWRITE.writeObjectFlags().add(s3a.write.WriteObjectFlags.ConditionalOverwrite)
 
 
 def _show_to_prometheus(settings: Settings, name: str, address: str) -> None:

@@ -29,7 +29,15 @@ from spark_jobs.runtime.settings import read_settings
 
 settings, first = read_settings(), int(sys.argv[1])
 spark = start_session(settings, "writer")
-print("ready", flush=True)
+path = spark._jvm.org.apache.hadoop.fs.Path(f"{{settings.warehouse}}/of-{{first}}")
+files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+one, other = (files.create(path, False) for _ in range(2))  # as two writers do that both found no such file
+one.close()
+try:
+    other.close()
+except Exception as error:
+    assert "412" in str(error) or "RemoteFileChanged" in str(error), error
+    print("ready", flush=True)
 sys.stdin.readline()
 for number in range(first, first + {commits}):
     row = spark.createDataFrame([(number, "theirs", None)], DISTRICTS.ddl)
@@ -166,9 +174,9 @@ def test_a_store_that_is_busy_ends_a_commit_with_a_line_that_says_so_and_loses_n
     caplog.clear()
     assert run.main(["release"]) == 1
     says = r"the object storage did not do what release asked \(Generic S3 error: .*503.*\): see that it answers and has room, and run .*"
-    assert re.fullmatch(says, caplog.records[-1].message)
+    assert re.fullmatch(says, caplog.records[-1].getMessage())
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
-    door.be_busy_for(2)  # shorter than the clients wait
+    door.be_busy_for(0.5)  # shorter than the clients wait
     append(settings, 3)
     assert numbers(settings) == [1, 3]
 

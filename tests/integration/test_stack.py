@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from include.demo.waiting import wait_for_dags
-from include.stack import airflow, cluster, lifecycle, prometheus
+from include.stack import airflow, cluster, lifecycle, prometheus, s3
 from include.stack.airflow_api import AirflowApi
 from include.stack.processes import alive, find_all, find_part, start
 from spark_jobs.kafka.topics import SOURCE_TOPICS
@@ -115,6 +115,7 @@ def test_up_again_changes_nothing(home: Path) -> None:
     assert {part for part, process in before.items() if process} == set(lifecycle.PARTS) - {
         *prometheus.PARTS,
         *cluster.PARTS,
+        s3.PART,
     }  # these only on request
     assert stack("up", home).returncode == 0
     assert {part: find_part(home, part) for part in lifecycle.PARTS} == before

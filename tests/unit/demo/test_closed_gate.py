@@ -93,7 +93,8 @@ def test_a_gate_that_stays_open_or_a_person_who_is_not_asked_is_an_error(setting
 
 @pytest.mark.parametrize(("arguments", "closes"), [(["--gate", "closed"], True), ([], False)])
 def test_the_option_closes_the_gate_and_sets_the_exit_code(arguments: list[str], closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_: Clock, *, closes_gate: bool) -> int:
+    def run(_: Clock, *, closes_gate: bool, with_s3: bool) -> int:
+        assert not with_s3
         return GateClosed.exit_code if closes_gate else 0
 
     monkeypatch.setattr(demo, "run", run)

@@ -107,5 +107,4 @@ def test_streams_write_checkpoints_by_what_fits_the_place_of_these(place: str, t
     conf = session.submit_conf(settings)
     manager = {"warehouse": session.CHECKPOINT_FILES, "checkpoints": session.REMOTE_CHECKPOINT_FILES}[place]
     assert conf["spark.sql.streaming.checkpointFileManagerClass"] == manager
-    assert conf["spark.hadoop.fs.s3a.performance.flags"] == "create"
     assert "hadoop-aws" in conf["spark.jars"]
