@@ -188,7 +188,8 @@ def is_healthy(home: Path, port: int, started: Mapping[str, float]) -> bool:
 def _same_settings(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     def relevant(variables: Mapping[str, str]) -> dict[str, str]:
         marks = (HOME_MARK, PART_MARK)
-        own = ("AIRFLOW", "LEDGER_", "AWS_", CLUSTER_SECRET)
+        of_s3 = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION")
+        own = ("AIRFLOW", "LEDGER_", CLUSTER_SECRET, *of_s3)
         return {name: text for name, text in variables.items() if name.startswith(own) and name not in marks}
 
     return relevant(found) == relevant(wanted)
