@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 from include.backup import databases, manifest
 from include.backup.manifest import Manifest
 from spark_jobs.lake import leases, schema, tables
-from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service import desired_state, heartbeat
@@ -78,12 +77,11 @@ def create(settings: Settings, target: Path, wait_seconds: float, report: Report
 
 def refuse_objects(settings: Settings) -> None:
     """Raise SettingsError where the tables or the checkpoints are in object storage, which has its own ways to keep what was."""
-    for folder in (settings.warehouse, settings.checkpoints):
-        if storage.is_remote(folder):
-            raise SettingsError(
-                f"found {folder}, which is in object storage, expected folders on a disk: keep a replica of the bucket, or versions of its "
-                "objects, and a dump of Postgres (include/docs/object-storage.md)"
-            )
+    if settings.remote:
+        raise SettingsError(
+            f"found {settings.remote[0]}, which is in object storage, expected folders on a disk: keep a replica of the bucket, or "
+            "versions of its objects, and a dump of Postgres (include/docs/object-storage.md)"
+        )
 
 
 def _check(settings: Settings, target: Path) -> None:

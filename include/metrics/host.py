@@ -2,10 +2,10 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 from include.metrics.series import Sample
 from spark_jobs.lake import leases
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.job_counts import KILLED, read_all
 from spark_jobs.runtime.job_process import MEANINGS
 from spark_jobs.runtime.settings import Settings
@@ -31,7 +31,7 @@ def read_host(settings: Settings) -> Iterator[Sample]:
     """Disks and leases."""
     for place in ("home", "warehouse", "checkpoints"):
         folder = getattr(settings, place)
-        if isinstance(folder, Path) and folder.is_dir():  # object storage has no disk to fill
+        if not storage.is_remote(folder) and folder.is_dir():  # object storage has no disk to fill
             usage = shutil.disk_usage(folder)
             yield "ledger_disk_free_bytes", (place,), float(usage.free)
             yield "ledger_disk_size_bytes", (place,), float(usage.total)

@@ -70,12 +70,12 @@ def clean(log: Log, keep_from: int, settled: datetime) -> int:
     first = max((version for version in log.checkpoints if version <= keep_from), default=None)
     gone = [version for version in sorted(log.written_at) if first is not None and version < first]
     for version in gone:
-        _delete([*log.checkpoints.get(version, ()), log.folder / f"{version:020}.json"])
+        delete([*log.checkpoints.get(version, ()), log.folder / f"{version:020}.json"])
     rest = [version for version in log.checkpoints if version not in gone]
     for version in _crowded(rest):
         if all(log.times[file.name] < settled.timestamp() for file in log.checkpoints[version]):
-            _delete(log.checkpoints[version])
-    _delete(log.folder / name for name, at in log.times.items() if _SUMS.fullmatch(name) and at < settled.timestamp())
+            delete(log.checkpoints[version])
+    delete(log.folder / name for name, at in log.times.items() if _SUMS.fullmatch(name) and at < settled.timestamp())
     return len(gone)
 
 
@@ -86,7 +86,8 @@ def _crowded(checkpoints: Iterable[int]) -> list[int]:
     return [version for version in versions[:-_NEWEST_CHECKPOINTS] if version != firsts[version // _COMMITS_A_CHECKPOINT]]
 
 
-def _delete(files: Iterable[Path]) -> None:
+def delete(files: Iterable[Path]) -> None:
+    """Delete files that may be gone already, and the check sums that Hadoop has put beside them on a disk."""
     for file in files:
         file.unlink(missing_ok=True)
         if not storage.is_remote(file):

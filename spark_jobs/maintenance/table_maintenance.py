@@ -26,7 +26,6 @@ from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.maintenance import versions_in_use
 from spark_jobs.maintenance.versions_in_use import VersionsInUse
 from spark_jobs.releases import releases
-from spark_jobs.runtime import storage
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -207,9 +206,7 @@ def _remove(file: Path) -> int | None:
         size = file.stat().st_size
     except FileNotFoundError:
         return None
-    file.unlink(missing_ok=True)
-    if not storage.is_remote(file):
-        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+    log_files.delete([file])
     return size
 
 

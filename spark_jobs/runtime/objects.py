@@ -24,7 +24,9 @@ class _Files(FsspecStore):
         return io.BytesIO(self.cat_file(path)) if mode == "rb" else super()._open(path, mode, **options)
 
 
-fsspec.register_implementation("s3a", _Files, clobber=True)
+def register() -> None:
+    """Let UPath reach them, for addresses that begin with `s3a://`."""
+    fsspec.register_implementation("s3a", _Files, clobber=True)
 
 
 def list_folder(folder: str) -> Iterator[tuple[str, float]]:
@@ -60,11 +62,11 @@ def copy(source: str, target: str) -> None:
     obstore.copy(store, key, _split(target)[1])
 
 
-def put(file: str, content: bytes, *, only_new: bool = False) -> None:
-    """Write an object; with `only_new`, one that is there stays as it is."""
+def create(file: str, content: bytes) -> None:
+    """Write an object; one that is there stays as it is."""
     store, key = _split(file)
     with suppress(AlreadyExistsError):
-        obstore.put(store, key, content, mode="create" if only_new else "overwrite")
+        obstore.put(store, key, content, mode="create")
 
 
 def _split(path: str) -> tuple[S3Store, str]:

@@ -88,7 +88,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",  # checkpoint files and others whose mode Hadoop sets itself
         **RPC,
     }
-    if storage.is_remote(settings.warehouse) or storage.is_remote(settings.checkpoints):
+    if settings.remote:
         conf |= s3_conf() | {f"spark.hadoop.{name}": text for name, text in s3_access().items()}
     if settings.spark_ui:
         conf |= SERVLET
@@ -198,7 +198,7 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
         wanted |= _scratch_conf(settings, wanted["spark.driver.extraJavaOptions"])
     os.environ |= {**ui_environment(settings), **driver_environment(settings)}
     spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map=wanted).getOrCreate()
-    if "spark.jars" in conf:
+    if settings.remote:
         _let_s3_create_once(spark)
     if is_first and (address := spark.sparkContext.uiWebUrl):
         log.info("Spark's pages: %s", address)

@@ -54,6 +54,11 @@ class Settings:
     bronze_applications: str  # `one` for all topics, or `each` topic its own
 
     @property
+    def remote(self) -> list[Path]:
+        """Which of warehouse and checkpoints are in object storage."""
+        return [folder for folder in (self.warehouse, self.checkpoints) if storage.is_remote(folder)]
+
+    @property
     def run_folder(self) -> Path:
         """Where processes leave what concerns their runs: heartbeats, requests, progress, sockets, output. Always on a disk."""
         return self.home / "checkpoints" if storage.is_remote(self.checkpoints) else self.checkpoints
@@ -151,7 +156,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         postgres_url=matching(
             "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
         ),
-        has_several_hosts=matching("LEDGER_HOSTS", embedded.get("hosts", "one"), r"one|several", "one, or several (hosts)") == "several",
+        has_several_hosts=matching("LEDGER_HOSTS", embedded.get("hosts", "one"), r"one|several", "one, or several that share the warehouse")
+        == "several",
         spark_master=master or "",
         airflow_port=whole("LEDGER_AIRFLOW_PORT", "0", 0, 65535) or None,
         allowed_lateness_seconds=whole("LEDGER_ALLOWED_LATENESS_SECONDS", "10", 0, 10**9),
@@ -189,7 +195,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 
 def _enter_storage(settings: Settings, embedded: Mapping[str, str], environ: Mapping[str, str]) -> None:
     """Make this process, if it is one whose settings are read, a client of the object storage in which the warehouse is."""
-    if environ is os.environ and (storage.is_remote(settings.warehouse) or storage.is_remote(settings.checkpoints)):
+    if environ is os.environ and settings.remote:
         storage.enter(embedded if str(settings.warehouse) == embedded.get("warehouse") else {})
 
 
@@ -197,18 +203,19 @@ def _place(values: Mapping[str, str], name: str, default: str, wrong: list[str])
     """A folder on a disk or in object storage."""
     text = values.get(name, default)
     if not text.startswith(storage.SCHEME):
-        return _folder(values, name, default, wrong)
+        return _folder(values, name, default, wrong, "a path, or s3a://bucket/folder")
     if not re.fullmatch(rf"{storage.SCHEME}[a-z0-9][a-z0-9.-]*(/[\w.=-]+)+/?", text):
         wrong.append(f"{name}: found {mask_url(text)!r}, expected s3a://bucket/folder, in letters, digits and - . _ =")
         return Path(default)
     return storage.place(text)
 
 
-def _folder(values: Mapping[str, str], name: str, default: Path | str, wrong: list[str]) -> Path:
+def _folder(
+    values: Mapping[str, str], name: str, default: Path | str, wrong: list[str], expected: str = "the path of a local folder"
+) -> Path:
     text = values.get(name, str(default))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):  # a Path would take it for a folder of that name
-        where = "a path, or s3a://bucket/folder" if name in ("LEDGER_WAREHOUSE", "LEDGER_CHECKPOINTS") else "the path of a local folder"
-        wrong.append(f"{name}: found {mask_url(text)!r}, expected {where}")
+        wrong.append(f"{name}: found {mask_url(text)!r}, expected {expected}")
     path = Path(text).expanduser().absolute()
     if found := re.search(r"[%\[\]]", str(path)):  # Delta's readers take % for an escape, and delta-rs cannot write below a [
         wrong.append(f"{name}: found {mask_url(str(path))!r}, expected a path without {found[0]}")
@@ -237,9 +244,10 @@ def _without_secret(settings: Settings, environ: Mapping[str, str]) -> list[str]
 
 
 def _without_postgres(settings: Settings) -> list[str]:
-    remote = [folder for folder in (settings.warehouse, settings.checkpoints) if storage.is_remote(folder)]
-    if remote and not settings.has_several_hosts:
-        return [f"LEDGER_HOSTS: found one and {remote[0]}, expected several: leases of a warehouse in object storage are in Postgres"]
+    if settings.remote and not settings.has_several_hosts:
+        return [
+            f"LEDGER_HOSTS: found one and {settings.remote[0]}, expected several: leases of a warehouse in object storage are in Postgres"
+        ]
     if not settings.has_several_hosts or settings.postgres_url:
         return []
     return ["LEDGER_HOSTS: found several and no LEDGER_POSTGRES_URL, expected there the Postgres that these hosts share"]

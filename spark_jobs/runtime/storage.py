@@ -28,8 +28,9 @@ def place(text: str) -> Path:
         return Path(text)
     from upath import UPath  # most warehouses need neither
 
-    from spark_jobs.runtime import objects  # noqa: F401  # by which UPath reaches them
+    from spark_jobs.runtime import objects
 
+    objects.register()
     return cast(Path, UPath(text.rstrip("/")))
 
 
@@ -148,7 +149,7 @@ def create(file: Path, text: str) -> None:
     if is_remote(file):
         from spark_jobs.runtime import objects
 
-        objects.put(_key(file), text.encode(), only_new=True)
+        objects.create(_key(file), text.encode())
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")

@@ -153,8 +153,7 @@ def test_a_copy_that_was_interrupted_is_none_and_the_next_one_is_whole(settings:
 def test_marks_of_folders_are_no_files(settings: Settings) -> None:
     """Hadoop writes `folder/` for a folder that it makes: a query's generation would be one too many, and a copy would fail."""
     folder = settings.checkpoints / "query/7"
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(_mark, f"{storage._key(folder)}/").result()
+    _mark(f"{storage._key(folder)}/")
     (folder / "metadata").write_text("{}")
     assert list(storage.names(folder)) == ["metadata"]
     assert [str(file) for file in storage.files_below(folder)] == [f"{folder}/metadata"]

@@ -22,7 +22,9 @@ SHARED = {"LEDGER_HOSTS": "several", "LEDGER_POSTGRES_URL": "postgresql://ledger
         ("LEDGER_CHECKPOINTS", "a path, or s3a://bucket/folder"),
     ],
 )
-@pytest.mark.parametrize("place", ["s3:/bucket", "s3://bucket/lake", "hdfs://name:8020/lake", "file:///srv/lake", "abfss://c@a/x"])
+@pytest.mark.parametrize(
+    "place", ["s3:/bucket", "s3://bucket/lake", "hdfs://name:8020/lake", "file:///srv/lake", "file:/srv/lake", "abfss://c@a/x"]
+)
 def test_a_place_that_no_table_can_be_in_is_refused(name: str, expected: str, place: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}: found '{place}', expected {expected}"):
         read_settings({name: place})
@@ -37,6 +39,11 @@ def test_an_address_in_object_storage_has_a_bucket_and_a_folder_of_plain_letters
 def test_a_warehouse_in_object_storage_needs_leases_that_hosts_share() -> None:
     with pytest.raises(SettingsError, match=r"LEDGER_HOSTS: found one and s3a://bucket/lake, expected several"):
         read_settings({"LEDGER_WAREHOUSE": "s3a://bucket/lake"})
+
+
+def test_a_home_is_on_a_disk() -> None:
+    with pytest.raises(SettingsError, match="LEDGER_HOME: found 's3a://bucket/lake', expected the path of a local folder"):
+        read_settings({"LEDGER_HOME": "s3a://bucket/lake"})
 
 
 def test_what_concerns_runs_stays_on_a_disk(tmp_path: Path) -> None:
