@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from expectations.wire_format import WireSchema
+
 FOLDER = Path(__file__).parent / "rules"
 SEVERITIES = ("critical",)  # a row is kept or refused: the silver tables have no place for a row's warnings
 
@@ -31,12 +33,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules of one topic, at a version, and their file's text. `parseable`, the first, is judged before all others."""
+    """The rules of one topic, at a version, and their file's text. `parseable`, the first, is judged before all others.
+
+    `schemas` are those of a schema registry by which values are read before they are judged.
+    """
 
     topic: str
     version: str
     rules: tuple[Rule, ...]
     text: str = field(default="", repr=False)
+    schemas: tuple[WireSchema, ...] = field(default=(), repr=False)
 
     @property
     def file(self) -> Path:
@@ -62,8 +68,8 @@ def parse_rules(topic: str, text: str) -> RuleSet:
     except (yaml.YAMLError, KeyError, TypeError) as error:
         first = " ".join(str(error).split())
         raise RuleError(f"found {type(error).__name__}: {first}, expected a version and rules of {', '.join(_FIELDS)}") from None
-    if not isinstance(version, str) or not version:
-        raise RuleError(f"found version {version!r}, expected a text in quotes")
+    if not isinstance(version, str) or not version or "+" in version:  # which joins the number of schemas to it (control/rule_sets.py)
+        raise RuleError(f"found version {version!r}, expected a text in quotes, without +")
     for rule in rules:
         if rule.severity not in SEVERITIES or not all(isinstance(getattr(rule, name), str) for name in _FIELDS):
             raise RuleError(f"found {rule}, expected texts, and severity {' or '.join(SEVERITIES)}")

@@ -5,12 +5,13 @@ import io
 import json
 import shlex
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from expectations.wire_format import WireSchema, decode
 from include.quality_page.masking import LARGEST, mask_detail, mask_key, mask_value
-from include.quality_page.reading import Row, Warehouse
+from include.quality_page.reading import Row, Warehouse, schemas_of
 from include.quality_page.reasons import Reason, why
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.tables import BATCHES
@@ -112,12 +113,12 @@ def rows_of(warehouse: Warehouse, table: Table, chosen: Filter, skip: int = 0, m
     found = warehouse.select(table, _PLACES, **chosen.words, count=most, skip=skip)
     if not found:
         return []
-    wanted = {_place(row) for row in found}
+    wanted, schemas = {_place(row) for row in found}, schemas_of(warehouse, table.topic)
     places = {"batches": sorted({row["_batch"] for row in found}), "offsets": sorted({row["_offset"] for row in found})}
     times = {_place(row): row["_timestamp"] for row in warehouse.select(BY_TOPIC[table.topic].bronze, _TIMES, **places)}
     first, last = places["batches"][0], places["batches"][-1]
     runs = warehouse.select(BATCHES, _RUNS, name=f"silver.{table.topic}", first=first, last=last)
-    rows = warehouse.select(table, _ROWS, largest=LARGEST, **places)
+    rows = [_read_by_schema(row, schemas) for row in warehouse.select(table, _ROWS, largest=LARGEST, **places)]
     return [_masked(table.topic, row, times.get(_place(row)), _run_of(runs, row["_batch"])) for row in rows if _place(row) in wanted]
 
 
@@ -162,6 +163,11 @@ def _masked(topic: str, row: Row, at: datetime | None, run_id: str | None) -> Qu
         at=at,
         run_id=run_id,
     )
+
+
+def _read_by_schema(row: Row, schemas: Mapping[int, WireSchema]) -> Row:
+    """The row with its value as JSON, unless it was judged before its schema was known."""
+    return row if "parseable" in (row["broken_rules"] or ()) else row | {"value": decode(row["value"], schemas)}
 
 
 def _place(row: Row) -> tuple[str, int, int]:

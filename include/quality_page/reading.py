@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from string import Template
 from typing import Any
 
+from expectations.wire_format import WireSchema
 from spark_jobs.control.verdicts import without_row
-from spark_jobs.lake.tables import Table
+from spark_jobs.lake.tables import REGISTRY_SCHEMAS, Table
 from spark_jobs.runtime.errors import first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import sql_text
@@ -16,6 +17,8 @@ from spark_jobs.runtime.text import sql_text
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+
+_SCHEMAS = "select * from t where topic = $topic"
 
 
 @dataclass
@@ -82,6 +85,12 @@ class Warehouse:
             except (DeltaError, OSError) as error:
                 log.debug("%s version %d: %s", table.name, version, first_line(error))
         return found
+
+
+def schemas_of(warehouse: Warehouse, topic: str) -> dict[int, WireSchema]:
+    """The schemas by which values of a topic are read, by their ids."""
+    rows = warehouse.select(REGISTRY_SCHEMAS, _SCHEMAS, topic=topic)
+    return {row["schema_id"]: WireSchema(row["schema_id"], row["kind"], row["schema"], tuple(row["references"])) for row in rows}
 
 
 def _without_values(row: Row) -> Row:

@@ -5,9 +5,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
+from expectations.wire_format import decode
 from include.quality_page import quarantine
 from include.quality_page.masking import LARGEST
-from include.quality_page.reading import Row, Warehouse
+from include.quality_page.reading import Row, Warehouse, schemas_of
 from include.quality_page.words import counted, moment, share
 from spark_jobs.control.backfills import part_of
 from spark_jobs.control.verdicts import Verdict
@@ -72,7 +73,10 @@ def read(warehouse: Warehouse, verdict: Verdict) -> Rebuilt | None:
         return None
     step = steps[0]
     rows = warehouse.select(quarantine.TABLES[topic.quarantine.name], _VALUES, largest=LARGEST, count=MOST_READ)
-    found = [row for row in rows if topic.has_versions or _is_within(topic, row["value"], step["step_start"], step["step_end"])]
+    schemas = schemas_of(warehouse, topic.name)
+    found = [
+        row for row in rows if topic.has_versions or _is_within(topic, decode(row["value"], schemas), step["step_start"], step["step_end"])
+    ]
     return Rebuilt(step["step_start"], step["step_end"], topic.has_versions, int(step["rows"] or 0), tuple(found))
 
 

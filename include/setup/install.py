@@ -211,17 +211,20 @@ def resolve(folder: Path, coordinates: list[str]) -> None:
         f'<ivy-module version="2.0"><info organisation="ledger" module="jars"/><dependencies>{dependencies}</dependencies></ivy-module>'
     )
     (folder / "ivy.xml").write_text(module)
+    run(ivy_command(folder, "jar", "bundle"))
+
+
+def ivy_command(folder: Path, *types: str) -> list[str]:
+    """The command that brings what `ivy.xml` of a folder asks for, of some types, into the folder."""
     spark_jars = next(VENV.glob("lib/python*/site-packages/pyspark/jars"))
     settings = os.environ.get("LEDGER_IVY_SETTINGS")
-    run(
-        [
-            java_command(),
-            *("-cp", f"{spark_jars}/*", "org.apache.ivy.Main", "-warn", "-ivy", str(folder / "ivy.xml")),
-            *(("-settings", settings) if settings else ()),
-            *("-cache", str(folder / "cache"), "-types", "jar", "bundle"),
-            *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
-        ]
-    )
+    return [
+        java_command(),
+        *("-cp", f"{spark_jars}/*", "org.apache.ivy.Main", "-warn", "-ivy", str(folder / "ivy.xml")),
+        *(("-settings", settings) if settings else ()),
+        *("-cache", str(folder / "cache"), "-types", *types),
+        *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
+    ]
 
 
 def sha256(file: Path) -> str | None:

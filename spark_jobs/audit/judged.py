@@ -4,15 +4,16 @@ That is the set of its batch, until a backfill of its time or a re-drive judged 
 or a backfill, has judged after it was given.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from expectations.wire_format import WireSchema
 from spark_jobs.audit.queries import ARRIVAL, query, text_of
 from spark_jobs.audit.snapshot import Pinned, Snapshot
-from spark_jobs.control.rule_sets import recorded
+from spark_jobs.control.rule_sets import recorded, schemas
 from spark_jobs.lake.kept import kept
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
@@ -62,7 +63,9 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, dec
     counts = {row["rules_again"]: row["count"] for row in again.groupBy("rules_again").count().collect()}
     few = F.broadcast(again) if sum(counts.values()) <= _FEW else again
     rows = query(spark, _EFFECTIVE, bronze=bronze, again=few, last=snapshot.last_batch(topic))
-    rows = query(spark, text_of("topics", topic), parsed=parse_fields(rows, declared.texts, declared.numbers))
+    known = schemas(settings, topic)
+    parsed = parse_fields(rows, declared.texts, declared.numbers, known).withColumn("_schema", F.expr(_schema_of(known)))
+    rows = query(spark, text_of("topics", topic), parsed=parsed)
     versions = counts.keys() | {each.rules for each in snapshot.batches[topic]}
     versions |= {step.rules[topic] for step in snapshot.steps if topic in step.rules}
     by_version = {version: _verdict(settings, declared, version) for version in sorted(versions)}
@@ -116,15 +119,25 @@ def _rules_of(snapshot: Snapshot, topic: str) -> str:
 
 def _verdict(settings: Settings, topic: Topic, version: str) -> tuple[str, str]:
     """Of a recorded rule set: the names of the rules that a row breaks, and what was found of each, in SQL."""
-    parseable, *others = recorded(settings, topic.name, version).rules
+    rules = recorded(settings, topic.name, version)
+    parseable, *others = rules.rules
+    is_read = f"_schema <= {len(rules.schemas)}"  # else its schema came to be known later
     names = [f"if(coalesce({rule.holds}, false), null, {_literal(rule.name)})" for rule in others]
-    broken = f"""if(coalesce({parseable.holds}, false), cast(array_compact(array({", ".join(names)})) as array<string>),
+    broken = f"""if({is_read} and coalesce({parseable.holds}, false), cast(array_compact(array({", ".join(names)})) as array<string>),
         array({_literal(parseable.name)}))"""
     found_by_rule = {_literal(rule.name): _found(rule.field, topic.names) for rule in (parseable, *others)}
     found = [f"if(array_contains(broken_rules, {name}), concat({name}, ': found ', {text}), null)" for name, text in found_by_rule.items()]
     unknown = f"array_except(json_object_keys(_text), array({', '.join(map(_literal, topic.names))}))"
-    extra = f"if(is_json_object and size({unknown}) > 0, concat('unknown fields: ', left(concat_ws(', ', {unknown}), {_LONGEST})), null)"
+    has_more = f"{is_read} and is_json_object and size({unknown}) > 0"
+    extra = f"if({has_more}, concat('unknown fields: ', left(concat_ws(', ', {unknown}), {_LONGEST})), null)"
     return broken, f"if(size(broken_rules) > 0, concat_ws('; ', {', '.join(found)}, {extra}), null)"
+
+
+def _schema_of(known: Sequence[WireSchema]) -> str:
+    """The number of the schema by which a value was read, in SQL; 0 for one without a header, or whose schema nobody knows."""
+    numbers = [f"when {schema.id} then {number}" for number, schema in enumerate(known, start=1)]
+    named = "cast(conv(hex(substring(value, 2, 4)), 16, 10) as bigint)"
+    return f"if(substring(value, 1, 1) = x'00', case {named} {' '.join(numbers)} else 0 end, 0)" if numbers else "0"
 
 
 def _found(field: str, fields: Iterable[str]) -> str:

@@ -1,12 +1,18 @@
-"""The registry of row rules: control.rule_sets keeps the text of every rule set that was ever used, by topic and version."""
+"""The registry of row rules: control.rule_sets keeps the text of every rule set that was ever used, by topic and version.
+
+Part of a rule set are the schemas by which values are read (expectations/wire_format.py). They come one by one, in the order that
+control.registry_schemas gives them for each topic: version `2+3` are the rules of version 2, with the first three.
+"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from expectations.row_rules import RuleError, RuleSet, parse_rules, read_rules
+from expectations.wire_format import WireSchema
 from spark_jobs import control
-from spark_jobs.lake.tables import BATCHES, RULE_SETS, Table
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import BATCHES, REGISTRY_SCHEMAS, RULE_SETS, Table
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
@@ -43,17 +49,41 @@ def register(settings: Settings, topics: Iterable[str]) -> None:
         control.append(settings, RULE_SETS, rows)
 
 
-def versions(topics: Iterable[str]) -> dict[str, str]:
-    """The version of each topic's present rules."""
-    return {topic: read_rules(topic).version for topic in topics}
+def present(settings: Settings, topic: str) -> RuleSet:
+    """The rules of a topic's file, with all schemas of it that are on record."""
+    return _with_schemas(read_rules(topic), schemas(settings, topic))
+
+
+def schemas(settings: Settings, topic: str) -> tuple[WireSchema, ...]:
+    """The schemas of a topic, in the order in which they were recorded."""
+    rows = [row for row in control.read(settings, REGISTRY_SCHEMAS).to_pylist() if row["topic"] == topic]
+    rows.sort(key=lambda row: int(row["number"]))
+    return tuple(WireSchema(row["schema_id"], row["kind"], row["schema"], tuple(row["references"])) for row in rows)
+
+
+def record_schemas(settings: Settings, topic: str, new: Iterable[WireSchema]) -> None:
+    """Put schemas on record for a topic, after those that are there; one that is there already stays as it is."""
+    with leases.hold(settings, [REGISTRY_SCHEMAS], owner=f"schemas of {topic}", wait_seconds=leases.WAIT_SECONDS):
+        known = schemas(settings, topic)
+        missing = [schema for schema in new if schema.id not in {each.id for each in known}]
+        now = datetime.now(UTC)
+        rows = [
+            {"topic": topic, "number": number, "schema_id": each.id, "kind": each.kind, "schema": each.text}
+            | {"references": list(each.references), "recorded_at": now}
+            for number, each in enumerate(missing, start=len(known) + 1)
+        ]
+        if rows:
+            control.append_under_lease(settings, REGISTRY_SCHEMAS, rows)
 
 
 def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
     """The rules of a topic as they were at a version, to judge a batch again as it was judged."""
-    text = _texts(settings).get((topic, version))
-    if text is None:
-        raise LedgerError(f"found no rules of {topic} at version {version!r} in {RULE_SETS.name}, expected those that its batches name")
-    return parse_rules(topic, text)
+    of_file, _, count = version.partition("+")
+    text, known = _texts(settings).get((topic, of_file)), schemas(settings, topic) if count else ()
+    if text is None or int(count or 0) > len(known):
+        lacking = RULE_SETS if text is None else REGISTRY_SCHEMAS
+        raise LedgerError(f"found no rules of {topic} at version {version!r} in {lacking.name}, expected those that its batches name")
+    return _with_schemas(parse_rules(topic, text), known[: int(count or 0)])
 
 
 def begin(settings: Settings, txn: Txn, table: Table, rules: RuleSet) -> None:
@@ -67,10 +97,12 @@ def begin(settings: Settings, txn: Txn, table: Table, rules: RuleSet) -> None:
 def begun(settings: Settings, application: str, topic: str, table: Table) -> Begun | None:
     """What a run of this application has begun and never recorded in control.batches: it is repeated by the rules of that run."""
     delta, done = BATCHES.open(settings), control.last_batch(settings, "silver", table.name)
-    for (of, version), text in _texts(settings).items():
-        last = delta.transaction_version(_mark(application, table, version)) if of == topic else None
+    of_files = [version for of, version in _texts(settings) if of == topic]
+    counts = ["", *(f"+{count}" for count in range(1, len(schemas(settings, topic)) + 1))]
+    for version in (f"{of_file}{count}" for of_file in of_files for count in counts):
+        last = delta.transaction_version(_mark(application, table, version))
         if last is not None and last > done:  # no more than one: a later run repeats it before it begins another
-            return Begun(last, parse_rules(topic, text))
+            return Begun(last, recorded(settings, topic, version))
     return None
 
 
@@ -85,6 +117,10 @@ def rule_names(settings: Settings, topic: str) -> list[str]:
         raise SettingsError(str(error)) from None
     texts = sorted(text for (of, _), text in _texts(settings).items() if of == topic)
     return list(dict.fromkeys([*names, *(rule.name for text in texts for rule in parse_rules(topic, text).rules)]))
+
+
+def _with_schemas(rules: RuleSet, known: tuple[WireSchema, ...]) -> RuleSet:
+    return replace(rules, version=f"{rules.version}+{len(known)}", schemas=known) if known else rules
 
 
 def _mark(application: str, table: Table, version: str) -> str:

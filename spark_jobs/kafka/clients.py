@@ -3,7 +3,7 @@
 from confluent_kafka import KafkaException
 
 from spark_jobs.kafka.logins import check_login
-from spark_jobs.runtime.kafka_config import SASL, Broker, read_kafka_config
+from spark_jobs.runtime.kafka_config import REGISTRY_LOGIN, SASL, Broker, read_kafka_config
 
 Config = dict[str, str | int | float | bool]
 _MODULES = {
@@ -18,7 +18,10 @@ def client_config(broker: Broker) -> Config:
     config: Config = {"bootstrap.servers": broker.servers}
     if broker.login:
         values = read_kafka_config(broker.login)
-        config |= {**values, "ssl.endpoint.identification.algorithm": "https"}
+        config |= {
+            **{name: value for name, value in values.items() if name != REGISTRY_LOGIN},
+            "ssl.endpoint.identification.algorithm": "https",
+        }
         if "ssl.certificate.location" in values:
             config["ssl.key.location"] = values["ssl.certificate.location"]
     return config

@@ -24,7 +24,7 @@ from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 3  # raise it with every change of a table's columns
+SCHEMA_VERSION = 4  # raise it with every change of a table's columns
 _TO_DO = "use the version of the project that wrote it, or set LEDGER_WAREHOUSE to another folder"
 
 

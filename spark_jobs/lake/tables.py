@@ -185,6 +185,12 @@ AUDITS = Table(
     examples array<string>, seconds decimal(18,3), audited_at timestamp""",
 )
 RULE_SETS = Table("control.rule_sets", "topic string, version string, text string, recorded_at timestamp", keys=("topic", "version"))
+# The schemas of a schema registry by which values of a topic are read, in the order in which they came to be known (`number`, from 1).
+REGISTRY_SCHEMAS = Table(
+    "control.registry_schemas",
+    "topic string, number int, schema_id bigint, kind string, schema string, references array<string>, recorded_at timestamp",
+    keys=("topic", "number"),
+)
 DECISIONS = Table(
     "control.decisions",
     """decided_at timestamp, choice string, layer string, who string, why string, run_id string, release_id bigint,
@@ -251,7 +257,7 @@ LIVE_BESIDE = {LIVE_ENRICHED_TRANSACTIONS: BRONZE_CUSTOMERS}
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, ERASURES, REDRIVES, BACKFILLS, AUDITS),
-    *(RULE_SETS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES, DISTRICTS),
+    *(RULE_SETS, REGISTRY_SCHEMAS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES, DISTRICTS),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}

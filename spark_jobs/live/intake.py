@@ -6,10 +6,12 @@ every row that is refused is kept with the watermark that refused it.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
+from expectations.wire_format import WireSchema
 from spark_jobs.lake.tables import ARRIVAL, BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS
 from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.runtime.times import from_micros, to_micros
@@ -64,10 +66,10 @@ def refused(decided: DataFrame) -> DataFrame:
     return decided.where(F.col("reason").isNotNull()).select(*LIVE_REFUSED.columns)
 
 
-def not_refused(bronze: DataFrame, refusals: DataFrame) -> DataFrame:
+def not_refused(bronze: DataFrame, refusals: DataFrame, schemas: Sequence[WireSchema]) -> DataFrame:
     """gold.live_transactions of bronze rows of which gold.live_refused has all that were refused: no rule is asked."""
     others = bronze.join(refusals, on=list(BRONZE_TRANSACTIONS.keys), how="left_anti")
-    return type_records(parse_records(others, TRANSACTIONS), TRANSACTIONS).select(*LIVE_TRANSACTIONS.columns)
+    return type_records(parse_records(others, TRANSACTIONS, schemas), TRANSACTIONS).select(*LIVE_TRANSACTIONS.columns)
 
 
 def remembered(transactions: DataFrame, refusals: DataFrame, first: int, since: Column | None) -> DataFrame:

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import control
-from spark_jobs.control import scope
+from spark_jobs.control import rule_sets, scope
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.kept import kept
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
@@ -31,11 +30,10 @@ from spark_jobs.runtime import storage
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import to_text
 from spark_jobs.service.query_loop import SupervisedQuery
-from spark_jobs.silver.events import judge_by_present_rules
+from spark_jobs.silver import wire_schemas
+from spark_jobs.silver.events import judge_whole
 
 log = logging.getLogger(__name__)
-
-_judge = partial(judge_by_present_rules, topic=TRANSACTIONS)
 
 INTAKE_SECONDS = 1.5
 _SURELY_KEPT = timedelta(days=LEAST_FILE_DAYS - MARGIN_DAYS)
@@ -110,7 +108,7 @@ class Intake(_LiveStream):
         # Maintenance spares no commits for live, which may be stopped for any time: those that it may have removed are not read.
         start = scope.version_after(self._settings, BRONZE_TRANSACTIONS, done, since=datetime.now(UTC) - _SURELY_KEPT)
         stream = sources.stream_table(self._spark, self._settings, BRONZE_TRANSACTIONS, start, name="bronze_transactions")
-        query = _judge(stream).writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
+        query = stream.writeStream.queryName(f"live {self.name}").option("checkpointLocation", str(folder))
         return query.trigger(**self._trigger()).foreachBatch(self._guarded(self._take)).start()
 
     def _done(self) -> int:
@@ -120,8 +118,11 @@ class Intake(_LiveStream):
         """Of a micro-batch the batches of bronze after the last that was taken; those that a run which died has begun, by themselves."""
         done = self._done()
         if scope.is_rewritten(self._settings, BRONZE_TRANSACTIONS, done):  # rows that were removed may have come back by a replay
-            rows = _judge(sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS))
-        new, is_begun = rows.where(F.col("_batch") > done).transform(kept), F.col("_batch") <= self._begun  # judged once
+            rows = sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS)
+        wire_schemas.learn(self._settings, TRANSACTIONS, BRONZE_TRANSACTIONS, f"_batch > {done}")
+        rules = rule_sets.present(self._settings, TRANSACTIONS.name)
+        new, is_begun = rows.where(F.col("_batch") > done), F.col("_batch") <= self._begun
+        new = judge_whole(new, TRANSACTIONS, rules).transform(kept)  # judged once
         for part in (new.where(is_begun), new.where(~is_begun)) if self._begun > done else (new,):
             first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
             if last is not None:
@@ -133,7 +134,12 @@ class Intake(_LiveStream):
         if last <= self._begun:  # a run that died has written what it refused: it remains, whatever rules and lateness say now
             within = F.col("_batch").between(first, last)
             bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
-            sinks.append_batches(intake.not_refused(bronze, refused).coalesce(1), settings, LIVE_TRANSACTIONS, txn)
+            sinks.append_batches(
+                intake.not_refused(bronze, refused, rule_sets.schemas(settings, TRANSACTIONS.name)).coalesce(1),
+                settings,
+                LIVE_TRANSACTIONS,
+                txn,
+            )
             self._newest = _newest(settings, last)
             return
         marks, newest = intake.watermarks(judged, self._newest, settings.allowed_lateness_seconds)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from expectations.row_rules import RuleSet, parse_rules
 from expectations.suites import read_suite
+from spark_jobs.control import rule_sets
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topic import ARRIVAL
 from spark_jobs.lake.topics import BY_TOPIC
@@ -91,6 +92,7 @@ def _refuse(settings: Settings, rules: RuleSet, file: Path, runs: Sequence[PastR
     topic = BY_TOPIC[rules.topic]
     within = F.col("_batch").between(runs[0].first_batch, runs[-1].last_batch)
     rows = sources.read_table(spark, settings, topic.bronze).where(within)
+    rules = replace(rules, schemas=rule_sets.schemas(settings, topic.name))
     try:
         judged = judge_records(rows, topic, rules)
         refused = judged.where(~is_valid()).select("broken_rules", *ARRIVAL)

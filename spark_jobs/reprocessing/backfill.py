@@ -29,7 +29,7 @@ from spark_jobs.runtime import progress, storage
 from spark_jobs.runtime.errors import GateClosed, LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import job as silver
+from spark_jobs.silver import job as silver, wire_schemas
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,9 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
     Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun. Also where a gate is closed
     for live rows that gold has not taken: then nothing of the step is rebuilt.
     """
-    rules = rule_sets.versions(topic.name for topic in TOPICS)
+    for topic in TOPICS:
+        wire_schemas.learn(settings, topic, topic.quarantine)
+    rules = {topic.name: rule_sets.present(settings, topic.name).version for topic in TOPICS}
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
         backfill = backfills.find_or_start(settings, request.start, request.end, request.tables, rules, run_id)
         done = backfills.steps_done(settings, backfill)

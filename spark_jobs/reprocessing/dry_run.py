@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from expectations.row_rules import read_rules
 from spark_jobs import control
+from spark_jobs.control import rule_sets
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
@@ -51,7 +51,7 @@ def _silver_changes(settings: Settings, request: Request, spark: SparkSession) -
     folder = settings.checkpoints / "backfill-dry-run"
     try:
         for topic in (topic for topic in TOPICS if request.asks_for(topic.silver)):
-            staged = stage(spark, settings, topic, read_rules(topic.name), request.start, request.end, folder / topic.name)
+            staged = stage(spark, settings, topic, rule_sets.present(settings, topic.name), request.start, request.end, folder / topic.name)
             rebuilt = rebuild_silver(spark, settings, staged, request.start, request.end, "dry run", None)
             print_masked(f"  {topic.bronze.name}: {rebuilt.rows} rows to judge, on {len(staged.days(spark))} days")
             changed |= dict.fromkeys(topic.released, 0) | rebuilt.changed

@@ -10,9 +10,8 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from expectations.row_rules import read_rules
 from spark_jobs import control
-from spark_jobs.control import corrections, redrives
+from spark_jobs.control import corrections, redrives, rule_sets
 from spark_jobs.control.corrections import PLACE, PLACE_DDL
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.kept import kept
@@ -24,7 +23,7 @@ from spark_jobs.reprocessing.redrive_plan import Plan
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import id_index, recompute
+from spark_jobs.silver import id_index, recompute, wire_schemas
 from spark_jobs.silver.events import judge_events
 from spark_jobs.silver.records import judge_records
 
@@ -49,7 +48,8 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     if not count and not halfway:
         log.info("%s: found no such row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
         return
-    rejudged = Rejudged(spark, settings, topic, read_rules(topic.name), rejudge.places_of(rows, count), since)
+    wire_schemas.learn(settings, topic, topic.quarantine)
+    rejudged = Rejudged(spark, settings, topic, rule_sets.present(settings, topic.name), rejudge.places_of(rows, count), since)
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
     bronze = recompute.within(rejudged.read(topic.bronze).where(F.col("_batch").between(since, until)), rejudged.places)
     judged, changes = _judge(rejudged, corrections.correct(bronze, values, spark))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import RuleSet
+from expectations.wire_format import WireSchema
 from spark_jobs import control
-from spark_jobs.control import corrections
+from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.kept import kept
@@ -37,6 +38,11 @@ class Rejudged:
     def read(self, table: Table) -> DataFrame:
         """A table as it is now."""
         return sources.read_table(self.spark, self.settings, table)
+
+    @property
+    def schemas(self) -> tuple[WireSchema, ...]:
+        """By which values are read that were found valid, now or before: all that are on record, also where the rules are older."""
+        return rule_sets.schemas(self.settings, self.topic.name)
 
     def effective(self, bronze: DataFrame) -> DataFrame:
         """Bronze rows with the values by which they were found valid."""
@@ -78,7 +84,7 @@ def change_events(rows: Rejudged, judged: DataFrame) -> Changes:
     needed = of_keys(duplicates).unionByName(of_others(duplicates.where("is_conflicting")))
     needed = recompute.without(needed, rows.places).select(*PLACE)
     bronze = recompute.within(rows.read(topic.bronze), needed)
-    typed = type_records(parse_records(rows.effective(bronze), topic), topic).select(*silver.columns).transform(kept)
+    typed = type_records(parse_records(rows.effective(bronze), topic, rows.schemas), topic).select(*silver.columns).transform(kept)
     marked = recompute.marked_rows(topic, passed, rows.places, silver, typed, keys).transform(kept)
     first = marked.where("is_first").select(*silver.columns)
     after, others = of_others(silver).unionByName(first), of_others(typed).unionByName(marked.select(*silver.columns))
@@ -115,6 +121,6 @@ def change_versions(rows: Rejudged, judged: DataFrame, others: DataFrame | None 
     done = control.last_batch(rows.settings, "silver", topic.silver.name)
     bronze = rows.read(topic.bronze).where(F.col("_batch") <= done).join(keys, on="key", how="left_semi")
     valid = recompute.without(recompute.without(bronze, rows.read(topic.quarantine).select(*PLACE)), rows.places)
-    after = recompute.classified_messages(topic, judged.where(is_valid()), rows.effective(valid)).transform(kept)
+    after = recompute.classified_messages(topic, judged.where(is_valid()), rows.effective(valid), rows.schemas).transform(kept)
     present = silver.join(keys.select(F.col("key").cast("string").alias(topic.key)), on=topic.key, how="left_semi")
     return Changes(after, [(topic.silver, sinks.changes_of(topic.silver, present, history.versions(after, topic)))])

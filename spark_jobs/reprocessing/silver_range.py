@@ -190,7 +190,7 @@ def _judge(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet
     """Bronze rows with their newest corrections, judged: `_at` is their time, value what Kafka brought."""
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
     rows = corrections.correct(bronze.withColumn("_brought", F.col("value")), values, spark)
-    parsed = parse_records(rows, topic).where(where)
+    parsed = parse_records(rows, topic, rules.schemas).where(where)
     if topic.has_versions:
         return judge_parsed(parsed, topic, rules).withColumn("value", F.col("_brought")).drop("_brought", "_text")
     judged = events.judge_parsed(parsed, topic, rules, "_brought", "_at")

@@ -11,7 +11,8 @@ SASL, TLS = "SASL_SSL", "SSL"
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _LOGIN = ("sasl.mechanism", "sasl.username", "sasl.password")
 _FILES = ("ssl.ca.location", "ssl.certificate.location")
-NAMES = ("security.protocol", *_LOGIN, *_FILES)
+REGISTRY_LOGIN = "schema.registry.basic.auth.user.info"  # user:password at LEDGER_SCHEMA_REGISTRY_URL
+NAMES = ("security.protocol", *_LOGIN, *_FILES, REGISTRY_LOGIN)
 _KEY = "-----BEGIN PRIVATE KEY-----"  # PKCS#8; Java 17 cannot read one that is encrypted as OpenSSL does it
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

@@ -29,6 +29,7 @@ class Settings:
     checkpoints: Path
     kafka_bootstrap: str | None
     kafka_config: Path | None  # the file by which clients log in (runtime/kafka_config.py); none: plain text
+    schema_registry_url: str | None
     postgres_url: str | None
     has_several_hosts: bool  # whether hosts share the warehouse: their leases, heartbeats and requests are in Postgres
     spark_master: str
@@ -153,6 +154,9 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             "host:port[,host:port...]",
         ),
         kafka_config=Path(values["LEDGER_KAFKA_CONFIG"]) if "LEDGER_KAFKA_CONFIG" in values else None,
+        schema_registry_url=matching(
+            "LEDGER_SCHEMA_REGISTRY_URL", None, r"https?://[^\s/@]+(/[^\s@]*)?", "http(s)://host[:port][/path], without a user"
+        ),
         postgres_url=matching(
             "LEDGER_POSTGRES_URL", embedded.get("postgres_url"), r"postgres(ql)?://\S+", "postgresql://user@host:port/database"
         ),

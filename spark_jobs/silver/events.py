@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
-from expectations.row_rules import RuleSet, read_rules
+from expectations.row_rules import RuleSet
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.silver import records
 from spark_jobs.silver.judge import is_valid
@@ -18,12 +18,12 @@ def judge_events(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     event_at is UTC. No row is dropped. Fields that the topic does not have are named in the detail of a row that breaks a rule; a valid
     row has no detail, and its unknown fields stay in bronze, under its coordinates.
     """
-    return judge_parsed(parse_records(bronze, topic), topic, rules)
+    return judge_parsed(parse_records(bronze, topic, rules.schemas), topic, rules)
 
 
-def judge_by_present_rules(bronze: DataFrame, topic: Topic) -> DataFrame:
+def judge_whole(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     """Every bronze row with the columns of the silver table, and `_is_valid`; where that is false they are null."""
-    judged = judge_events(bronze, topic, read_rules(topic.name))
+    judged = judge_events(bronze, topic, rules)
     return judged.select(*topic.silver.columns, is_valid().alias("_is_valid"))
 
 

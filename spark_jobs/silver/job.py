@@ -10,7 +10,7 @@ from string import Template
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from expectations.row_rules import RuleSet, read_rules
+from expectations.row_rules import RuleSet
 from spark_jobs import control
 from spark_jobs.control import backfills, rule_sets, scope
 from spark_jobs.lake import few_rows, side_by_side, sinks, tables
@@ -20,7 +20,7 @@ from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime import session
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import batches, events, id_index, new_events, new_versions
+from spark_jobs.silver import batches, events, id_index, new_events, new_versions, wire_schemas
 from spark_jobs.silver.batches import Part
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,11 @@ def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic
     application, done = control.application(settings, _APPLICATION), control.last_batch(settings, "silver", topic.silver.name)
     begun = rule_sets.begun(settings, application, topic.name, topic.silver)
     take = _take_versions if topic.has_versions else _take_events
-    for part in batches.unread_parts(settings, topic.bronze, done, begun.last if begun else 0):
-        rules = begun.rules if begun and part.last <= begun.last else read_rules(topic.name)
+    parts = list(batches.unread_parts(settings, topic.bronze, done, begun.last if begun else 0))
+    if parts:
+        wire_schemas.learn(settings, topic, topic.bronze, f"_batch between {done + 1} and {parts[-1].last}")
+    for part in parts:
+        rules = begun.rules if begun and part.last <= begun.last else rule_sets.present(settings, topic.name)
         with sinks.configured(spark, _LEAN if part.is_few else {}):
             if taken := take(spark, settings, topic, rules, part, Txn(application, part.last)):
                 _record(settings, run_id, application, topic.silver, part.last, rules.version, taken)

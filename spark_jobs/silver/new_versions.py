@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import RuleSet
-from spark_jobs.control import corrections
+from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.matching import find_rows, is_among
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.kept import kept
@@ -62,7 +62,8 @@ def compare_histories(spark: SparkSession, settings: Settings, topic: Topic, rul
     few = _find_few(spark, settings, topic, [bytes(key) for key in facts["keys"]], part.after) if are_held else None
     earlier = few or _find_many(spark, settings, topic, new, part)
     valid = corrections.correct(earlier.messages, corrections.in_effect(settings, topic.silver), spark)
-    before = type_records(parse_records(valid, topic), topic).withColumn("_is_after", F.explode(F.array(F.lit(False), F.lit(True))))
+    before = type_records(parse_records(valid, topic, rule_sets.schemas(settings, topic.name)), topic)
+    before = before.withColumn("_is_after", F.explode(F.array(F.lit(False), F.lit(True))))
     taken = type_records(new.where(is_valid()), topic).withColumn("_is_after", F.lit(True))
     classified = history.with_outcomes(before.unionByName(taken), topic, "_is_after").transform(kept)
     outcomes = Counter[str]()

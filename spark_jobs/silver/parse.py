@@ -11,7 +11,12 @@ expression proves it, and such a value is read in a quicker way, with the same o
 import re
 from collections.abc import Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+
+from expectations.wire_format import MAGIC, WireSchema, decode_each
 
 # A number of a million digits took 28 s to read, and the time grows with the square of the length.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "100000"}
@@ -23,12 +28,12 @@ _PLAIN_TEXT, _PLAIN_NUMBER = r'(?:"[^"\\\x00-\x1F]*+"|null)', r"(?:-?(?:0|[1-9][
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
 
-def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] = ()) -> DataFrame:
+def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] = (), schemas: Sequence[WireSchema] = ()) -> DataFrame:
     """Add a column `is_json_object` and, for each JSON name, a struct column of the same name.
 
-    In: `value` binary. A value that is not exactly one JSON object by RFC 8259 in UTF-8 (null, trailing text, an array,
-    nested too deep for the reader, a number of more than 100,000 characters) gets `is_json_object` false and null fields. Of a
-    repeated name the last counts.
+    In: `value` binary; one that names one of the `schemas` is read by it. A value that is not exactly one JSON object by RFC 8259 in
+    UTF-8 (null, trailing text, an array, nested too deep for the reader, a number of more than 100,000 characters) gets
+    `is_json_object` false and null fields. Of a repeated name the last counts.
     Out, per field: kind (`string number boolean null object array`; null where the name is absent) and text (of a string its
     content). Those in `numbers` have a number's text in plain digits, by value (1e2 is 100, 1.100 is 1.1, -0 is 0), and
     exponent_digits: the significant digits of one written with an exponent, else 0. Of a number that needs reading again in a
@@ -43,7 +48,8 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
     is_ordinary = (F.length("_text") <= _LONGEST_ORDINARY) & F.col("_text").rlike(_ordinary(texts, numbers))
     is_object = (F.size("_elements") == 2) & (last["_end"] == mark) & first.isNotNull()
     return (
-        rows.withColumn("_text", F.when(F.is_valid_utf8(F.col("value").cast("string")), F.col("value").cast("string")))
+        rows.withColumn("_text", decoded("value", schemas).cast("string"))
+        .withColumn("_text", F.when(F.is_valid_utf8("_text"), F.col("_text")))
         .withColumn("_is_ordinary", F.coalesce(is_ordinary, F.lit(False)))
         .withColumn("_plain", F.from_json(F.when(F.col("_is_ordinary"), F.col("_text")), ",".join(plain)))
         .withColumn("_elements", F.from_json(F.when(~F.col("_is_ordinary"), wrapped), f"array<struct<{schema},_end string>>", _STRICT))
@@ -58,6 +64,21 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
         )
         .drop("_is_ordinary", "_plain", "_elements", "_object", *(f"_kind_{name}" for name in names))
     )
+
+
+def decoded(column: str, schemas: Sequence[WireSchema]) -> Column:
+    """Values (binary) as JSON where they name one of the schemas; the others as they are."""
+    if not schemas:
+        return F.col(column)
+    known = tuple(schemas)
+
+    def read_by_schema(values: pa.Array) -> pa.Array:
+        if not pc.any(pc.starts_with(values, MAGIC)).as_py():
+            return values
+        return pa.array(decode_each(values.to_pylist(), known), values.type)
+
+    read: Column = arrow_udf(read_by_schema, "binary")(F.col(column))  # type: ignore[call-overload]
+    return read
 
 
 def time_of(name: str) -> Column:

@@ -4,11 +4,13 @@
 now.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 
 from pyspark.sql import DataFrame, Window, functions as F
 
+from expectations.wire_format import WireSchema
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.silver import events, history, id_index
@@ -110,9 +112,9 @@ def missing_entries(topic: Topic, first: DataFrame, index: DataFrame) -> DataFra
     return needed.join(index, on=needed.columns, how="left_anti").withColumn("_is_gone", F.lit(False))
 
 
-def classified_messages(topic: Topic, passed: DataFrame, valid: DataFrame) -> DataFrame:
+def classified_messages(topic: Topic, passed: DataFrame, valid: DataFrame, schemas: Sequence[WireSchema]) -> DataFrame:
     """All valid messages of some keys, and what becomes of each. `passed` are judged rows, `valid` bronze rows found so before."""
-    typed = type_records(parse_records(valid, topic), topic)
+    typed = type_records(parse_records(valid, topic, schemas), topic)
     return history.with_outcomes(typed.unionByName(type_records(passed, topic)), topic)
 
 

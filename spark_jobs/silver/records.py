@@ -1,15 +1,18 @@
 """Bronze rows of a topic as it declares them: its JSON fields, and the columns that silver makes of them. Pure."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, functions as F
 
-from expectations.row_rules import RuleSet, read_rules
+from expectations.row_rules import RuleSet
+from expectations.wire_format import WireSchema
 from spark_jobs.lake.topic import ARRIVAL, Field, Topic
 from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
 
 
-def parse_records(bronze: DataFrame, topic: Topic) -> DataFrame:
-    """Bronze rows with the parsed fields of their topic, `_key`, `is_deletion` and `_at` beside them.
+def parse_records(bronze: DataFrame, topic: Topic, schemas: Sequence[WireSchema]) -> DataFrame:
+    """Bronze rows with the parsed fields of their topic, read by these schemas, `_key`, `is_deletion` and `_at` beside them.
 
     `_at` is the time of a record (UTC), of a deletion its Kafka timestamp; null where there is none to be read.
     """
@@ -17,12 +20,12 @@ def parse_records(bronze: DataFrame, topic: Topic) -> DataFrame:
     at = time_of(topic.kind.time)
     if topic.has_versions:
         at = F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(at)
-    return parse_fields(keyed, topic.texts, topic.numbers).withColumn("_at", at)
+    return parse_fields(keyed, topic.texts, topic.numbers, schemas).withColumn("_at", at)
 
 
 def judge_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     """Bronze rows with what `parse_records` reads beside them, `broken_rules`, and the `detail` of those that break some."""
-    return judge_parsed(parse_records(bronze, topic), topic, rules)
+    return judge_parsed(parse_records(bronze, topic, rules.schemas), topic, rules)
 
 
 def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
@@ -30,9 +33,9 @@ def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     return judge(parsed, rules).withColumn("detail", detail(rules, topic.names))
 
 
-def valid_by_present_rules(bronze: DataFrame, topic: Topic) -> DataFrame:
-    """The bronze rows that keep all rules of the topic's present set, as `type_records` gives them. The others do not come out."""
-    return type_records(judge_records(bronze, topic, read_rules(topic.name)).where(is_valid()), topic)
+def valid_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
+    """The bronze rows that keep all rules, as `type_records` gives them. The others do not come out."""
+    return type_records(judge_records(bronze, topic, rules).where(is_valid()), topic)
 
 
 def quarantined(judged: DataFrame, topic: Topic) -> DataFrame:

@@ -11,6 +11,8 @@ import pandas as pd
 from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from expectations.row_rules import RuleSet
+from spark_jobs.control import rule_sets
 from spark_jobs.gold.tables.enriched_transactions import mask_name
 from spark_jobs.lake.tables import LIVE_ENRICHED_TRANSACTIONS
 from spark_jobs.lake.topic import ARRIVAL
@@ -26,7 +28,7 @@ from spark_jobs.live.products.enrichment_rules import (
     step,
     version,
 )
-from spark_jobs.silver.records import valid_by_present_rules
+from spark_jobs.silver.records import valid_records
 
 STATE = "customer"  # the name of the state variable
 _VERSION = "valid_from: bigint, since: bigint, full_name: string, city: string, state: string, is_deleted: boolean, digest: string"
@@ -92,17 +94,17 @@ class Enriching(StatefulProcessor):
             yield _frame(key[0], enriched)
 
 
-def enrich(transactions: DataFrame, customers: DataFrame, wait_minutes: int) -> DataFrame:
+def enrich(transactions: DataFrame, customers: DataFrame, wait_minutes: int, rules: RuleSet) -> DataFrame:
     """gold.live_enriched_transactions of rows of gold.live_transactions with a watermark, and bronze's customers without one.
 
-    Messages of customers that break a rule are left out. The watermark is that of the transactions alone, which are the first side of the
-    union: customers have no event time here, and cannot be late.
+    Messages of customers that break one of the rules are left out. The watermark is that of the transactions alone, which are the first
+    side of the union: customers have no event time here, and cannot be late.
     """
     at = F.unix_micros("event_at")
     rows = transactions.select(
         "customer_id", "event_at", at.alias("at"), F.lit(False).alias("is_version"), *_place(), *_TRANSACTION_COLUMNS
     )
-    valid = valid_by_present_rules(customers, TOPIC)
+    valid = valid_records(customers, TOPIC, rules)
     content = F.sha2(F.to_json(F.struct(*TOPIC.content)), 256)  # to tell whether two versions differ, in a column that is not kept either
     versions = valid.select(
         "customer_id",
@@ -145,7 +147,8 @@ def _frame(customer_id: str, enriched: list[Enriched]) -> pd.DataFrame:
 
 
 def _build(read: Reader) -> DataFrame:
-    return enrich(read("live_transactions"), read("bronze_customers"), read.settings.customer_wait_minutes)
+    rules = rule_sets.present(read.settings, TOPIC.name)  # until the next start
+    return enrich(read("live_transactions"), read("bronze_customers"), read.settings.customer_wait_minutes, rules)
 
 
 _TRANSACTION_COLUMNS = Transaction._fields[5:]

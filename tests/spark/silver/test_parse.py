@@ -208,5 +208,5 @@ def test_no_row_is_dropped_and_its_other_columns_stay(spark: SparkSession) -> No
 def test_what_is_no_time_is_null_and_ends_no_job(spark: SparkSession, written: str) -> None:
     """A backfill asks rows for their time before it judges them."""
     for topic, name in (("transactions", "eventTime"), ("customers", "updateTime")):
-        parsed = parse_records(rows.bronze(spark, topic, [rows.written(topic, name, written)]), BY_TOPIC[topic])
+        parsed = parse_records(rows.bronze(spark, topic, [rows.written(topic, name, written)]), BY_TOPIC[topic], ())
         assert [row["_at"] for row in parsed.collect()] == [None]

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession, functions as F
 
 from expectations.row_rules import Rule, read_rules
 from spark_jobs import control, run
-from spark_jobs.control import scope
+from spark_jobs.control import rule_sets, scope
 from spark_jobs.lake import tables
 from spark_jobs.lake.txn import applied
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import id_index, job
+from spark_jobs.silver import id_index
 from tests.support.lake import LOADED_AT, arrive, rows_of, run_silver, silver_of
 from tests.support.silver_runs import WRITES, Die, copied, fill, places, settings_of
 from tests.support.three_batches import BAD, SECOND, THIRD, Batches, customer, transaction
@@ -155,7 +155,7 @@ def test_earlier_messages_are_not_judged_again(
     """Not by a rule set of today; and one that a re-drive let pass counts with the correction that it passed with."""
     home, present = copied(all_done, tmp_path / "home"), read_rules("customers")
     strict = Rule("city_is_not_c", "city", "is_deletion or city.text <> 'c'", "A rule of today.")
-    monkeypatch.setattr(job, "read_rules", lambda topic: replace(present, version="2", rules=(*present.rules, strict)))
+    monkeypatch.setattr(rule_sets, "present", lambda _, topic: replace(present, version="2", rules=(*present.rules, strict)))
     redriven = {"_topic": "customers", "_partition": 0, "_offset": 1, "_batch": 1}
     DeltaTable(str(tables.CUSTOMERS_QUARANTINE.path(home))).delete("_batch = 1")
     values = (customer(3, 0, customerId="x", city="corrected"), customer(3, 0, customerId="x", city="not driven yet"))

@@ -7,6 +7,7 @@ import pytest
 
 from expectations import row_rules
 from expectations.row_rules import FOLDER, RuleError, parse_rules, read_rules
+from expectations.wire_format import WireSchema
 from spark_jobs import control
 from spark_jobs.control import rule_sets
 from spark_jobs.lake import tables
@@ -37,6 +38,9 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     read_rules.cache_clear()
     yield file
     read_rules.cache_clear()
+
+
+SCHEMAS = tuple(WireSchema(number, "JSON", "{}") for number in (7, 3, 9))
 
 
 def put(file: Path, text: str) -> None:
@@ -129,3 +133,39 @@ def test_what_a_run_began_and_did_not_record_keeps_its_rules(home: Settings, rul
         record(last)
         assert begun() is None
     assert control.read(home, tables.BATCHES).num_rows == 7
+
+
+def test_schemas_are_part_of_a_version_in_the_order_in_which_they_came(home: Settings, rules: Path) -> None:
+    """A batch that was judged before a schema was known is judged again without it."""
+    rule_sets.register(home, ["accounts"])
+    assert rule_sets.present(home, "accounts").version == "1"
+    rule_sets.record_schemas(home, "accounts", SCHEMAS[:2])
+    rule_sets.record_schemas(home, "accounts", [*SCHEMAS[:2], WireSchema(7, "AVRO", "another text")])  # what is recorded stays
+    rule_sets.record_schemas(home, "transactions", SCHEMAS[1:])
+    rule_sets.record_schemas(home, "accounts", SCHEMAS)
+    assert rule_sets.schemas(home, "accounts") == SCHEMAS
+    assert rule_sets.schemas(home, "transactions") == SCHEMAS[1:]
+    put(rules, GOOD.replace('"1"', '"2"'))
+    assert (rule_sets.present(home, "accounts").version, rule_sets.present(home, "accounts").schemas) == ("2+3", SCHEMAS)
+    rule_sets.register(home, ["accounts"])
+    for version, expected in (("1", ()), ("1+1", SCHEMAS[:1]), ("2+3", SCHEMAS)):
+        found = rule_sets.recorded(home, "accounts", version)
+        assert (found.version, found.schemas) == (version, expected)
+    with pytest.raises(LedgerError, match=r"no rules of accounts at version '1\+4' in control.registry_schemas"):
+        rule_sets.recorded(home, "accounts", "1+4")
+
+
+def test_a_batch_that_was_begun_with_schemas_is_repeated_with_those(home: Settings, rules: Path) -> None:
+    tables.ensure_tables(home, tables.CONTROL)
+    rule_sets.register(home, ["accounts"])
+    rule_sets.record_schemas(home, "accounts", SCHEMAS[:1])
+    rule_sets.begin(home, Txn("silver", 4), tables.SILVER_ACCOUNTS, rule_sets.present(home, "accounts"))
+    rule_sets.record_schemas(home, "accounts", SCHEMAS)
+    found = rule_sets.begun(home, "silver", "accounts", tables.SILVER_ACCOUNTS)
+    assert found
+    assert (found.last, found.rules.version, found.rules.schemas) == (4, "1+1", SCHEMAS[:1])
+
+
+def test_a_version_with_the_sign_that_joins_schemas_to_it_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"found version '1\+2', expected a text in quotes, without \+"):
+        parse_rules("accounts", GOOD.replace('"1"', '"1+2"'))

@@ -35,6 +35,7 @@ ROOMS = [
         but=(
             *("include.quality_page", "include.orchestration.defaults", "include.orchestration.assets", "include.orchestration.decisions"),
             "expectations.row_rules",  # what a rule asks for, in words
+            "expectations.wire_format",  # values as JSON, as the rules see them
         ),
     ),
     Room("include.metrics", ("airflow", "expectations", "include"), but=("include.metrics", "include.quality_page")),
@@ -55,7 +56,7 @@ FLOORS: tuple[dict[str, tuple[str, ...]], ...] = (
     {"kafka": ("lake", "runtime"), "control": ("lake", "runtime"), "service": ("lake", "runtime")},
     {
         "bronze": ("service", "control", "kafka", "lake", "runtime"),
-        "silver": ("control", "lake", "runtime"),
+        "silver": ("control", "kafka", "lake", "runtime"),
         "gold": ("control", "lake", "runtime"),
     },
     {
@@ -87,6 +88,8 @@ DOORS = {
 JUDGES = (  # may import expectations
     "spark_jobs.silver",
     "spark_jobs.control.rule_sets",
+    "spark_jobs.live",
+    "spark_jobs.audit.judged",
     "spark_jobs.releases",
     "spark_jobs.reprocessing",
     "spark_jobs.maintenance.expiry",  # removes reports with their verdicts
