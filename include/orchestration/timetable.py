@@ -72,13 +72,16 @@ class DaysOnRequest(CronDataIntervalTimetable):
         return cls()
 
     def generate_run_id(self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any) -> str:
-        """As Airflow does, but a day's run is named by its day, not by the next, and a manual one can be told apart from another DAG's."""
-        moment = data_interval.start if run_type == DagRunType.BACKFILL_JOB and data_interval else run_after
-        name = super().generate_run_id(run_type=run_type, run_after=moment, data_interval=data_interval, **extra)
+        """As Airflow does, but so that a manual run can be told apart from another DAG's."""
+        name = super().generate_run_id(run_type=run_type, run_after=run_after, data_interval=data_interval, **extra)
         return name.replace(DagRunType.MANUAL.value, BY_HAND, 1) if run_type == DagRunType.MANUAL else name
 
     def next_dagrun_info(self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction) -> DagRunInfo | None:
-        """None for the scheduler, who asks without catchup as the DAG has it switched off; days for a backfill, which asks with it."""
+        """None for the scheduler, who asks without catchup as the DAG has it switched off; days for a backfill, which asks with it.
+
+        A run may begin with its day, not with the next one: by this time Airflow names the run, and its pages list it.
+        """
         if not restriction.catchup:
             return None
-        return super().next_dagrun_info(last_automated_data_interval=last_automated_data_interval, restriction=restriction)
+        found = super().next_dagrun_info(last_automated_data_interval=last_automated_data_interval, restriction=restriction)
+        return found._replace(run_after=found.data_interval.start) if found and found.data_interval else found

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, ParamValidationError, TaskDeferred
 from airflow.serialization.serialized_objects import DagSerialization
@@ -68,8 +69,8 @@ def test_a_backfill_finds_its_days_and_nothing_runs_by_itself(dag: DAG) -> None:
 def test_the_run_of_a_day_is_named_by_that_day(dag: DAG) -> None:
     stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     (info,) = stored.iter_dagrun_infos_between(datetime(2013, 2, 28, tzinfo=UTC), datetime(2013, 2, 28, tzinfo=UTC))
-    run_id = stored.timetable.generate_run_id(
-        run_type=DagRunType.BACKFILL_JOB, run_after=info.run_after, data_interval=info.data_interval, partition_key=None
+    run_id = DagRun.generate_run_id(  # what Airflow's backfill calls, and not the timetable's own
+        run_type=DagRunType.BACKFILL_JOB, logical_date=info.logical_date, run_after=info.run_after
     )
     assert run_id == "backfill__2013-02-28T00:00:00+00:00"
     assert dag_of_run(run_id) == "backfill_days"

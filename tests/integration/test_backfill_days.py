@@ -50,6 +50,7 @@ def test_days_of_a_backfill_are_rebuilt_by_one_application_and_released(settings
     assert DeltaTable(str(DAILY_TOTALS.path(settings))).delete(where)["num_deleted_rows"] > 0  # which only a rebuild brings back
     create(settings, first, last, "--dag-run-conf", json.dumps({"tables": [SILVER_TRANSACTIONS.name, DAILY_TOTALS.name]}))
     states = ended(api, first, DAYS)
+    assert sorted(states["run_id"]) == [f"backfill__{first + timedelta(number)}T00:00:00+00:00" for number in range(DAYS)]
     assert states["run"] == ["success"] * DAYS
     assert sorted(states["find_days"]) == ["success"] * DAYS
     for task in ("rebuild", "released"):
@@ -117,7 +118,7 @@ def create(settings: Settings, first: date, last: date, *more: str) -> None:
 
 
 def ended(api: AirflowApi, first: date, days: int) -> dict[str, list[Any]]:
-    """The states of the runs from a day on, and of their tasks, once all have ended."""
+    """Names and states of the runs from a day on, and states of their tasks, once all have ended."""
     path = f"/dags/{DAG}/dagRuns?limit=100&logical_date_gte={first}T00:00:00Z"
 
     def runs() -> list[dict[str, Any]]:
@@ -125,4 +126,5 @@ def ended(api: AirflowApi, first: date, days: int) -> dict[str, list[Any]]:
 
     await_that(lambda: all(run["state"] in ("success", "failed") for run in runs()) and len(runs()) == days, 900)
     tasks = [api.task_states(DAG, run["dag_run_id"]) for run in runs()]
-    return {"run": [run["state"] for run in runs()], **{name: [each[name] for each in tasks] for name in tasks[0]}}
+    of_runs = {"run": [run["state"] for run in runs()], "run_id": [run["dag_run_id"] for run in runs()]}
+    return of_runs | {name: [each[name] for each in tasks] for name in tasks[0]}
