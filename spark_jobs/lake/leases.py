@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from spark_jobs.lake import file_leases
 from spark_jobs.lake.table import Table
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LeaseHeld, LedgerError
 from spark_jobs.runtime.settings import Settings
 
@@ -135,14 +136,16 @@ def _leases(settings: Settings, owner: str) -> Leases:
 
 
 def _take(leases: Leases, name: str, deadline: float) -> int:
-    is_logged = False
-    while (epoch := _try_take(leases, name, deadline)) is None:
-        if time.monotonic() >= deadline:
-            raise LeaseHeld(f"{name} is being written by {leases.holder(name)}: wait for it, or end it")
-        if not is_logged:
-            log.info("waiting for %s, which is being written by %s", name, leases.holder(name))
-            is_logged = True
-        time.sleep(_POLL_SECONDS)
+    if (epoch := _try_take(leases, name, deadline)) is not None:
+        return epoch
+    waiting = f"waiting for {name}, which is being written by {leases.holder(name)}"
+    if time.monotonic() < deadline:
+        log.info("%s", waiting)
+    with progress.phase(waiting):
+        while (epoch := _try_take(leases, name, deadline)) is None:
+            if time.monotonic() >= deadline:
+                raise LeaseHeld(f"{name} is being written by {leases.holder(name)}: wait for it, or end it")
+            time.sleep(_POLL_SECONDS)
     return epoch
 
 

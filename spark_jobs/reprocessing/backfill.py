@@ -133,10 +133,11 @@ class _Work:
         topics = [topic for topic in TOPICS if backfills.part_of(topic) == step.part and self.request.asks_for(topic.silver)]
         root = self.settings.checkpoints / folder
         rules = [rule_sets.recorded(self.settings, topic.name, self.backfill.rules[topic.name]) for topic in topics]
-        return [
-            stage(self.spark, self.settings, topic, by, step.start, step.end, root / topic.name)
-            for topic, by in zip(topics, rules, strict=True)
-        ]
+        with progress.phase(f"judging the range's records of {' and '.join(topic.name for topic in topics)}"):
+            return [
+                stage(self.spark, self.settings, topic, by, step.start, step.end, root / topic.name)
+                for topic, by in zip(topics, rules, strict=True)
+            ]
 
     def take_turn(self, steps: list[tuple[Step, list[Staged]]]) -> bool:
         """Do steps under the leases, and let the live flow have its turn; False when the staged rows hold no more."""

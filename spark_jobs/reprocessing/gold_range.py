@@ -12,6 +12,7 @@ from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import Settings
 
 APPLICATION = "gold backfill"
@@ -34,14 +35,15 @@ def rebuild_gold(
     )
     application = control.application(settings, APPLICATION)
     changed: dict[Table, int] = {}
-    for table in job.tables_in_order():
-        if table.name not in only:
-            continue
-        difference = sinks.changes_of(table, *table.strategy.parts(table, region, given))
-        if count := difference.count():
-            changed[table] = count
-            on_write()
-            number = (applied(settings, table, application) or 0) + 1
-            with sinks.configured(spark, SMALL_PAGES):
-                sinks.merge_changes(difference, settings, table, Txn(application, number))
+    chosen = [table for table in job.tables_in_order() if table.name in only]
+    with progress.phase("", len(chosen), "tables") as phase:
+        for done, table in enumerate(chosen):
+            phase.reach(done, table.name)
+            difference = sinks.changes_of(table, *table.strategy.parts(table, region, given))
+            if count := difference.count():
+                changed[table] = count
+                on_write()
+                number = (applied(settings, table, application) or 0) + 1
+                with sinks.configured(spark, SMALL_PAGES):
+                    sinks.merge_changes(difference, settings, table, Txn(application, number))
     return changed

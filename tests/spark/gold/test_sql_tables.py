@@ -21,6 +21,7 @@ from spark_jobs.gold.tables import customer_activity, daily_totals, debit_share
 from spark_jobs.lake import sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.reprocessing import gold_range
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import read_settings
 from tests.spark.gold.test_gold_job import START, Silver, silver_rows
@@ -90,7 +91,10 @@ def test_tables_in_sql_equal_those_in_python_whatever_happens(spark: SparkSessio
     for table, lost in zip(IN_SQL, ("customer_id = 'C00000001'", "type = 'Debit'", "debits >= 0"), strict=True):
         DeltaTable(str(table.path(pipeline.settings))).delete(lost)
     names = [table.name for table in IN_SQL]
-    gold_range.rebuild_gold(spark, pipeline.settings, before, START + timedelta(days=90), names, lambda: None)
+    said: list[str] = []
+    range_of_gold = before, START + timedelta(days=90)
+    gold_range.rebuild_gold(spark, pipeline.settings, *range_of_gold, names, lambda: said.append(str(progress._phases[-1])))
+    assert [words.partition(" in ")[0] for words in said] == [f"{name}, {done} of 3 tables" for done, name in enumerate(names)]
     check()
     assert pipeline.audit(IN_SQL) == dict.fromkeys(names, 0)
 

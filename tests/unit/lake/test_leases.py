@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from spark_jobs.lake import leases
+from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import Settings, read_settings
 
 # Holders in processes of their own, each of which dies as by `kill -9` at one more line of the lease's code than the one before it.
@@ -83,3 +86,16 @@ def test_a_lease_names_its_holder_after_one_with_a_longer_name(tmp_path: Path) -
     for owner in ("an owner with a long name", "b"):
         with leases.hold_names(settings, ["a"], owner=owner):
             assert json.loads((settings.warehouse / ".leases" / "a.lock").read_text())["owner"] == owner
+
+
+def test_a_job_that_waits_says_for_whom(tmp_path: Path) -> None:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    with ThreadPoolExecutor(1) as pool:
+        with leases.hold_names(settings, ["a"], owner="the first one"):
+            waiting = pool.submit(hold_once, settings)
+            deadline = time.monotonic() + 10
+            while not progress._phases and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert str(progress._phases[0]).startswith("waiting for a, which is being written by the first one (process ")
+        assert waiting.result() == 2
+    assert not progress._phases
