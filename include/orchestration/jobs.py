@@ -110,7 +110,7 @@ class _Process:
                 with _progress_pushed(context, arguments[0]):
                     for line in lines:
                         tail.append(line)
-                        self.log.info("%s", line.rstrip())
+                        self.log.info("%s", with_pages(line.rstrip(), context.get("ti")))
                     return self._process.wait(), "".join(tail)
             except BaseException:  # a timeout of the task, for one, is raised right here
                 self._process.kill()
@@ -179,7 +179,7 @@ class Job(_Process, BaseOperator):
 
 @contextmanager
 def _progress_pushed(context: Context, name: str) -> Iterator[None]:
-    """Push meanwhile, as XCom `progress`, what a job of this task says of how far it has come."""
+    """Push meanwhile, as XCom `progress`, what a job of this task says of how far it has come; in the end, that it has ended."""
     ended = Event()
 
     def push() -> None:
@@ -189,6 +189,8 @@ def _progress_pushed(context: Context, name: str) -> Iterator[None]:
             if of_run and of_run[-1] != pushed:
                 pushed = of_run[-1]
                 context["ti"].xcom_push(PROGRESS, pushed)
+        if pushed:
+            context["ti"].xcom_push(PROGRESS, f"ended; before that: {pushed}")
 
     pushing = Thread(target=push, name=PROGRESS, daemon=True)
     pushing.start()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from airflow.sdk import Context
@@ -166,7 +167,7 @@ with progress.shown(read_settings(), "release", os.environ["LEDGER_RUN_ID"]):
     ti = TaskInstance()
     Job(task_id="release", arguments=["release"], command=fake_job(tmp_path, body)).execute(ti.context(run_id=CONTEXT["run_id"]))
     assert list(ti.pushed) == ["progress"]
-    assert ti.pushed["progress"].startswith("day 1, 0 of 2 days in 0:00:0")
+    assert ti.pushed["progress"].startswith("ended; before that: day 1, 0 of 2 days in 0:00:0")
 
 
 @pytest.fixture
@@ -220,8 +221,13 @@ def test_the_error_that_the_job_logged_is_told_even_when_other_lines_follow() ->
 
 def test_the_line_of_a_job_names_pages_that_people_can_open(tmp_path: Path) -> None:
     command = fake_job(tmp_path, "print('gate silver is closed; report: file:///a%20home/quality/data_docs/8.html')\nsys.exit(3)")
-    with pytest.raises(AirflowFailException, match=r"; report: http://127\.0\.0\.1:8080/quality/data_docs/8\.html$"):
-        Job(task_id="release", arguments=["release"], command=command).execute(TaskInstance().context(run_id="r"))
+    task = Job(task_id="release", arguments=["release"], command=command)
+    with (
+        patch.object(Job, "log") as log,
+        pytest.raises(AirflowFailException, match=r"; report: http://127\.0\.0\.1:8080/quality/data_docs/8\.html$"),
+    ):
+        task.execute(TaskInstance().context(run_id="r"))
+    log.info.assert_called_once_with("%s", "gate silver is closed; report: http://127.0.0.1:8080/quality/data_docs/8.html")
 
 
 def test_arguments_reach_a_job_as_they_are(tmp_path: Path) -> None:
