@@ -14,7 +14,7 @@ from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from include.orchestration.defaults import PIPELINE_DAG, dag_of_run
-from include.orchestration.pages import report_url
+from include.orchestration.pages import decisions_url, report_url
 from spark_jobs.control.verdicts import (
     CHOICES,
     RELEASE_ANYWAY,
@@ -126,8 +126,9 @@ class DecisionOperator(HITLOperator):
             raise AirflowSkipException(NOTHING_CLOSED)
         ti = context["ti"]
         ti.xcom_push(key="asked", value=[verdict.judged for verdict in verdicts])
-        gates = " and ".join(sorted({verdict.layer for verdict in verdicts}))
-        self.subject = f"Gate {gates} closed: release anyway, roll back or wait?"
+        layers = sorted({verdict.layer for verdict in verdicts})
+        gates = f"The gate of {layers[0]} is" if len(layers) == 1 else f"The gates of {' and '.join(layers)} are"
+        self.subject = f"{gates} closed: release anyway, roll back or wait?"
         release = latest_release(settings)
         unused = uncounted(verdicts, read_decisions(settings))
         self.body = question(verdicts, release.release_id if release else None, ti.log_url.split("/dags/")[0], unused[:1])
@@ -211,6 +212,7 @@ def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str,
     reports = {verdict.report: verdict.table for verdict in verdicts if verdict.report}
     links = [f"[{table}]({report_url(report, airflow_url)})" for report, table in reports.items()]
     lines += ["", f"Reports: {', '.join(links) or 'none'}."]
+    lines += ["", f"[The evidence]({decisions_url(airflow_url)}): records, the rules most broken, and what each choice does, in numbers."]
     for decision in {verdict.decision for verdict in verdicts if verdict.decision}:
         lines += ["", f"{_cell(decision.who)} decided to wait at {decision.decided_at:%Y-%m-%d %H:%M} UTC: {_cell(decision.why)}"]
     seen = f"release {release}" if release else "no release: there is none yet"
@@ -221,7 +223,7 @@ def question(verdicts: Sequence[Verdict], release: int | None, airflow_url: str,
         "",
         f"- **{RELEASE_ANYWAY}**: these verdicts count as passed; a run of `medallion` starts at once and releases the rows as they are.",
         f"- **{ROLL_BACK}**: silver and gold return to {back}, and a run of `medallion` takes the later batches from bronze again. "
-        "Mend the cause first, or the gate closes again.",
+        "Repair the cause first, or the gate closes again.",
         f"- **{WAIT}**: nothing changes. Runs of `medallion` fail at once until the gate is judged again, or `{DECISION_DAG}` is triggered "
         "by hand and somebody decides otherwise.",
     ]
@@ -232,4 +234,4 @@ def _cell(text: object, longest: int = LONGEST_FOUND) -> str:
     """A value for a cell of a table: one line, as code, cut."""
     words = " ".join(str(text).split()).replace("|", "/").replace("`", "'") if text is not None else ""
     cut = words if len(words) <= longest else f"{words[:longest]}…"
-    return f"`{cut}`" if cut else "see the report"
+    return f"`{cut}`" if cut else "not recorded"

@@ -13,6 +13,11 @@ def airflow_url(ti: Any) -> str:
     return str(getattr(ti, "log_url", "") or "").partition("/dags/")[0]
 
 
+def decisions_url(airflow: str) -> str:
+    """Where Airflow shows the evidence of a closed gate: the page Decisions, in Airflow's own frame."""
+    return f"{airflow}/plugin/quality/quality/decisions"
+
+
 def report_url(report: str | None, airflow: str) -> str | None:
     """Where Airflow's page Quality shows a report, of its address as a file; that address where it is no report of ours."""
     page = report_page(report)

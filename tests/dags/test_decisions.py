@@ -143,7 +143,7 @@ def test_the_question_is_asked_with_what_the_gate_told(settings: Settings, dag_b
         ask(dag_bag).execute(ti.context())
     (detail,) = told
     assert detail["options"] == list(CHOICES)
-    assert detail["subject"] == "Gate silver closed: release anyway, roll back or wait?"
+    assert detail["subject"] == "The gate of silver is closed: release anyway, roll back or wait?"
     assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in detail["body"]
     assert "few_rows" not in detail["body"]  # it closed nothing
     assert set(detail["params"]) == {"reason"}
@@ -156,7 +156,8 @@ def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
     for part in (
         f"[{RUN}](http://airflow/dags/medallion/runs/scheduled__2026-11-20T12%3A00%3A00%2B00%3A00)",
         "[silver.transactions](http://airflow/quality/data_docs/validations/8.html)",
-        "| unique_ids | see the report |",  # a verdict of an older version of the project
+        "| unique_ids | not recorded | not recorded |",  # a verdict of an older version of the project
+        "[The evidence](http://airflow/plugin/quality/quality/decisions)",
         "Readers see release 7.",
         "return to release 7",
         *CHOICES,
@@ -177,7 +178,7 @@ def test_the_question_of_a_backfill_says_what_was_found(settings: Settings, dag_
     with pytest.raises(TaskAwaitingInput):
         ask(dag_bag).execute(TaskInstance().context())
     assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in told[0]["body"]
-    assert "see the report" not in told[0]["body"]
+    assert "not recorded" not in told[0]["body"]
     assert "/dags/backfill_days/runs/" in told[0]["body"]
 
 
