@@ -126,7 +126,7 @@ def _chart(title: str, total: str, values: list[tuple[Released, int]], words: Ca
     """A bar for each release, from zero."""
     releases = [each for each, _ in values]
     says = [f"release {each.release}, {moment(each.at)} UTC: {words(count)}" for each, count in values]
-    chart = charts.spark([count for _, count in values], says, is_whole=True)
+    chart = charts.spark([count for _, count in values], says)
     first, last = (f"release {each.release}, {moment(each.at)} UTC" for each in (releases[0], releases[-1]))
     most = words(max(count for _, count in values))
     return replace(chart, title=title, total=total, says=_over(releases), most=most, first=first, last=last if last != first else "")

@@ -101,11 +101,10 @@ def rules(measures: Measures) -> list[Broken]:
     return [Broken(topic, rule, rows, share(rows, measures.taken[topic]), 100 * rows / most) for (topic, rule), rows in ranked]
 
 
-def spark(values: Sequence[float], says: Sequence[str], colours: Sequence[str] = (), is_whole: bool = False) -> Chart:
-    """A chart of values that change little: unless it `is_whole`, it begins near the least of them and not at zero."""
-    least, most = min(values, default=0), max(values, default=0)
-    ground = max(0, least - (most - least) * 0.25) if most > least and not is_whole else 0
-    heights = [max(2, 100 * (value - ground) / (most - ground or 1)) for value in values]
+def spark(values: Sequence[float], says: Sequence[str], colours: Sequence[str] = ()) -> Chart:
+    """A chart of single values. It begins at zero: bars that do not would show 1 % more as five times as much."""
+    most = max(values, default=0)
+    heights = [max(2, 100 * value / (most or 1)) for value in values]
     parts = zip(says, heights, colours or ["one"] * len(values), strict=True)
     bars = tuple(Bar(text, None, ((colour, round(100 - height, 2), round(height, 2)),)) for text, height, colour in parts)
     return Chart("", "", "", (), bars, number(most), "", "")
