@@ -1,34 +1,27 @@
 """The web application behind the page "Quality". Every route asks Airflow who the caller is, and what he may see (access.py)."""
 
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import quote
+from functools import partial
+from typing import Literal
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, REDRIVE_DAG, dag_of_run
-from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts, words
+from include.orchestration.defaults import BACKFILL_DAG, PIPELINE_DAG, REDRIVE_DAG
+from include.quality_page import audits, cards, charts, decisions, explained, lineage, quarantine, results, runs, verdicts
 from include.quality_page.access import may_read
 from include.quality_page.measures import Measures, measure
 from include.quality_page.operations import ask_prometheus
 from include.quality_page.parameters import Chosen, GoldName, Hours, PageNumber, ReleaseNumber
-from include.quality_page.reading import Warehouse
+from include.quality_page.rendering import STATIC, base_of, open_warehouse, refuse, refuse_question, render, report_head, settings
 from include.quality_page.status import read_status
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE, BY_NAME
 from spark_jobs.runtime import progress
-from spark_jobs.runtime.errors import SettingsError
-from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
-log = logging.getLogger(__name__)
-
-FOLDER = Path(__file__).parent
-STATIC = {name: FOLDER / "static" / name for name in ("page.css", "page.js")} | {"data_docs.css": ROOT / "expectations/data_docs.css"}
 RUNS_A_PAGE = 50
 DECISIONS_SHOWN = 200
 RELEASES_SHOWN = 100
@@ -38,15 +31,11 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
 )
 
-_templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
-_templates.globals |= {name: getattr(words, name) for name in ("age", "counted", "grouped", "moment", "number", "share", "size")}
-_templates.globals |= {"dag_run_path": verdicts.dag_run_path, "owner": cards.OWNER}
-_AGE_OF_FILES = int(max(file.stat().st_mtime for file in STATIC.values()))  # a changed file has another address
-
 app = FastAPI(
     title="Quality",
     dependencies=[Depends(may_read)],
     openapi_url=None,  # its pages would answer without a login
+    exception_handlers={StarletteHTTPException: refuse, RequestValidationError: refuse_question},
 )
 
 
@@ -64,18 +53,18 @@ async def add_headers(request: Request, call_next: Callable[[Request], Awaitable
 @app.get("/")
 def overview(request: Request) -> Response:
     """What readers see, what waits, how the tables come about, every table with its last verdicts, and the charts."""
-    warehouse = _open(request)
+    warehouse = open_warehouse(request)
     found = verdicts.newest(warehouse) if warehouse else {}
     status = read_status(warehouse) if warehouse else None
-    old_after = _settings().freshness_seconds
+    old_after = settings().freshness_seconds
     measures = measure(warehouse) if warehouse else Measures([], Counter())
     taken = {table.topic: warehouse.newest(table, "_timestamp") for table in BRONZE} if warehouse else {}
-    return _page(
+    return render(
         request,
         "overview.html",
         warehouse,
         status=status,
-        under_way=progress.of_jobs(_settings()),
+        under_way=progress.of_jobs(settings()),
         now=status.now if status else None,
         graph=lineage.draw(found, status, old_after, taken) if status else None,
         old_after=old_after,
@@ -91,12 +80,12 @@ def overview(request: Request) -> Response:
 def table(request: Request, name: str, page: PageNumber = 1) -> Response:
     """A table: what its newest verdict found, its rows and bytes over time, its columns, and all its verdicts, newest first."""
     if name not in BY_NAME:
-        raise HTTPException(404, "found no such table, expected one of bronze, silver or gold")
-    warehouse = _open(request)
+        raise HTTPException(404, f"table: found {name[:100]!r}, expected one of {', '.join(BY_NAME)}")
+    warehouse = open_warehouse(request)
     found = verdicts.of_table(warehouse, name, (page - 1) * RUNS_A_PAGE, RUNS_A_PAGE + 1) if warehouse else []
     is_first = warehouse is not None and page == 1
     card = cards.card_of(warehouse, name, found, RELEASES_SHOWN) if warehouse else cards.Card(name, [], [])
-    return _page(
+    return render(
         request,
         "table.html",
         warehouse,
@@ -114,18 +103,18 @@ def table(request: Request, name: str, page: PageNumber = 1) -> Response:
 @app.get("/run")
 def run(request: Request, dag_id: str, run_id: str) -> Response:
     """What one DAG run did and how it was judged: closed gates first, each with the way to its rows in quarantine; or what it audited."""
-    warehouse = _open(request)
+    warehouse = open_warehouse(request)
     has_gates = warehouse is not None and dag_id in (PIPELINE_DAG, BACKFILL_DAG)
     batches = runs.batches_of_run(warehouse, run_id) if warehouse and has_gates else []
     steps = runs.steps_of_run(warehouse, run_id) if warehouse and dag_id == BACKFILL_DAG else []
     tasks = runs.tasks_of(dag_id, run_id, batches, steps) if has_gates else []
-    return _page(
+    return render(
         request,
         "run.html",
         warehouse,
         name=f"{dag_id} {run_id}" if verdicts.dag_run_path(run_id) else f"A job that was started by hand: {run_id}",
         run_id=run_id,
-        under_way=[job for job in progress.of_jobs(_settings()) if job.run_id == run_id],
+        under_way=[job for job in progress.of_jobs(settings()) if job.run_id == run_id],
         found=verdicts.of_run(warehouse, run_id) if warehouse and has_gates else [],
         conserved=runs.conservation(warehouse, batches) if warehouse else [],
         tasks=tasks,
@@ -139,14 +128,15 @@ def run(request: Request, dag_id: str, run_id: str) -> Response:
 @app.get("/decisions")
 def decided(request: Request) -> Response:
     """What waits for a decision, with its evidence and what each choice would do; and what was decided before."""
-    warehouse = _open(request)
+    warehouse = open_warehouse(request)
     status = read_status(warehouse) if warehouse else None
-    return _page(
+    return render(
         request,
         "decisions.html",
         warehouse,
         status=status,
         found=decisions.evidence(warehouse, status.open) if warehouse and status else [],
+        unmet=partial(results.unmet, settings()),
         effects=decisions.effects(warehouse, status) if warehouse and status else None,
         log=status.decisions[:DECISIONS_SHOWN] if status else [],
     )
@@ -155,11 +145,11 @@ def decided(request: Request) -> Response:
 @app.get("/quarantine")
 def rows(request: Request, of: Chosen, page: PageNumber = 1, by: Literal["rule", "batch", "source"] = "rule") -> Response:
     """The rows of a quarantine table, masked, and how many each rule, batch or source has."""
-    warehouse = _open(request)
+    warehouse = open_warehouse(request)
     source, chosen = of
     count = quarantine.count(warehouse, source, chosen) if warehouse else 0
     rules = quarantine.groups(warehouse, source, chosen, "rule") if warehouse else {}
-    return _page(
+    return render(
         request,
         "quarantine.html",
         warehouse,
@@ -184,7 +174,7 @@ def rows(request: Request, of: Chosen, page: PageNumber = 1, by: Literal["rule",
 @app.get("/quarantine.csv")
 def exported_rows(request: Request, of: Chosen) -> Response:
     """The same rows as a file, masked in the same way; 503 where they cannot be read, as a file without rows would say there are none."""
-    warehouse = _open(request)
+    warehouse = open_warehouse(request)
     source, chosen = of
     if warehouse and not quarantine.count(warehouse, source, chosen) and warehouse.problems:
         raise HTTPException(503, warehouse.problems[0])
@@ -201,11 +191,11 @@ def explain(
 
     Keys of another table do not count.
     """
-    warehouse = _open(request)
+    warehouse = open_warehouse(request)
     of = explained.TABLES[table]
     given = {name: request.query_params.get(name, "").strip()[:200] for name in of.keys} if chosen_for in (None, table) else {}
     keys = {name: value for name, value in given.items() if value}
-    return _page(
+    return render(
         request,
         "explain.html",
         warehouse,
@@ -221,7 +211,7 @@ def explain(
 @app.get("/operations")
 def operations(request: Request, hours: Hours = 6) -> Response:
     """Is data fresh, is it right, does it keep up, what does it cost: the dashboard's panels, where Prometheus runs."""
-    return _page(request, "operations.html", _open(request), answer=ask_prometheus(_settings(), hours), hours=hours)
+    return render(request, "operations.html", open_warehouse(request), answer=ask_prometheus(settings(), hours), hours=hours)
 
 
 @app.get("/data_docs/{path:path}")
@@ -231,20 +221,20 @@ def data_docs(request: Request, path: str) -> Response:
     Reports get the page's own styles and colours. The overview stands for the list of reports: it leads to every one.
     """
     if path in ("", "index.html"):
-        return RedirectResponse(f"{_base(request)}/")
-    folder = (_settings().quality / "data_docs").resolve()
+        return RedirectResponse(f"{base_of(request)}/")
+    folder = (settings().quality / "data_docs").resolve()
     try:
         file = (folder / path).resolve()
         is_there = file.is_relative_to(folder) and file.is_file()
     except (OSError, ValueError):  # a name too long, a null character
         is_there = False
     if not is_there:
-        answer = _page(request, "gone.html", _open(request), days=_settings().release_days + MARGIN_DAYS)
+        answer = render(request, "gone.html", open_warehouse(request), days=settings().release_days + MARGIN_DAYS)
         answer.status_code = 404
         return answer
     if file.suffix != ".html":
         return FileResponse(file)
-    return HTMLResponse(file.read_text(errors="replace").replace("</head>", f"{_report_head(_base(request))}</head>", 1))
+    return HTMLResponse(file.read_text(errors="replace").replace("</head>", f"{report_head(base_of(request))}</head>", 1))
 
 
 @app.get("/static/{name}")
@@ -254,46 +244,3 @@ def static(name: str) -> Response:
     if file is None:
         raise HTTPException(404, "found no such file")
     return FileResponse(file, headers={"Cache-Control": "private, max-age=86400"})
-
-
-def _settings() -> Settings:
-    try:
-        return read_settings()
-    except SettingsError as error:
-        raise HTTPException(500, f"the settings of Airflow's API server cannot be used: {error}") from None
-
-
-def _open(request: Request) -> Warehouse | None:
-    """The warehouse as the caller may see it, or None where there is none yet."""
-    settings = _settings()
-    return Warehouse(settings, shows_values=request.state.shows_values) if settings.warehouse.is_dir() else None
-
-
-def _base(request: Request) -> str:
-    """The address of this application, without the host."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
-
-
-def _report_head(base: str) -> str:
-    """What a report gets at the end of its head: the page's colours and letters, and what its own marks look like with them."""
-    script = f'<script src="{base}/static/page.js?v={_AGE_OF_FILES}"></script>'
-    styles = (f'<link rel="stylesheet" href="{base}/static/{name}?v={_AGE_OF_FILES}">' for name in ("page.css", "data_docs.css"))
-    return "".join((script, *styles))
-
-
-def _page(request: Request, template: str, warehouse: Warehouse | None, **words: Any) -> Response:
-    base = _base(request)
-    text = _templates.get_template(template).render(
-        base=base,
-        here=request.url.path.removeprefix(base).strip("/"),
-        run_page=lambda run_id: f"{base}/run?dag_id={dag_of_run(run_id)}&run_id={quote(run_id, safe='')}",
-        age_of_files=_AGE_OF_FILES,
-        airflow=base.rpartition("/")[0],
-        warehouse=_settings().warehouse,
-        is_there=warehouse is not None,
-        shows_values=request.state.shows_values,
-        problems=warehouse.problems if warehouse else [],
-        unreadable=warehouse.unreadable if warehouse else set(),
-        **{"under_way": []} | words,
-    )
-    return HTMLResponse(text)

@@ -1,5 +1,6 @@
 """A cell of gold with what made it: cells to choose from, and the lines that `run explain` prints."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ TABLES = {table.name: table for table in GOLD}
 CELLS = 50
 RELEASES_OFFERED = 500
 
+_RUN = re.compile(r"(?<=\brun )(\S+__\S+?)(?=[,:]?(?:\s|$))")
 _RELEASES = "select release_id, max(released_at) as at from t group by release_id order by release_id desc"
 
 
@@ -41,6 +43,11 @@ class Answer:
     cells: tuple[Cell, ...] = ()
     lines: tuple[str, ...] = ()
     problem: str = ""
+
+
+def with_runs(line: str) -> list[str]:
+    """The parts of a line about a cell: every second one is the id of a DAG run."""
+    return _RUN.split(line)
 
 
 def releases(warehouse: Warehouse, now: datetime | None = None) -> list[tuple[int, datetime]]:

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
+from include.quality_page.explained import with_runs
 from spark_jobs.lake import tables
 from spark_jobs.releases import archive
 from spark_jobs.runtime.settings import Settings
@@ -83,6 +84,33 @@ def test_keys_that_are_none_are_answered_with_a_line(gold: Settings, reader: Tes
 def test_keys_of_another_table_do_not_count_and_unknown_tables_are_refused(gold: Settings, reader: TestClient) -> None:
     assert "sums: equal" not in reader.get(f"{DAY}&window_start=2013-01-02&type=Debit&chosen_for=gold.debit_share").text
     assert reader.get("/explain?table=silver.customers").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("explain?table=gold.dayly_totals", "table: found 'gold.dayly_totals', expected one of gold.daily_totals, gold.sliding_totals,"),
+        ("explain?release=last", "release: found 'last', expected a whole number"),
+        ("table?name=gold.dayly_totals", "table: found 'gold.dayly_totals', expected one of bronze.transactions,"),
+        ("table?name=gold.daily_totals&page=0", "page: found '0', expected at least 1"),
+        ("quarantine?rule=<b>x</b>", "rule: found '<b>x</b>', expected the name of a rule"),
+        ("quarantine?by=day", "by: found 'day', expected 'rule', 'batch' or 'source'"),
+        ("run?dag_id=medallion", "run_id: found none, expected one"),
+        ("nowhere", "found no such page"),
+    ],
+)
+def test_an_address_that_asks_for_what_there_is_not_leads_to_a_page(home: Settings, opened: Open, address: str, says: str) -> None:
+    page = opened(address)
+    expect(page.locator(".notice.problem")).to_contain_text(says)
+    page.get_by_role("link", name="Back to Quality").click()
+    expect(page.get_by_role("heading", name="Quality")).to_be_visible()
+
+
+def test_the_runs_of_a_cell_are_links() -> None:
+    by_form, by_hand = "gold run backfill__2013-01-05T00:00:00+00:00: first showed the cell", "silver run 5f3a, rules 2, 1 row of batch 6"
+    assert with_runs(by_form) == ["gold run ", "backfill__2013-01-05T00:00:00+00:00", ": first showed the cell"]
+    assert with_runs(by_hand) == [by_hand]
+    assert with_runs("    C1  2012-12-31  silver run manual__1, rules 2")[1] == "manual__1"
 
 
 def test_without_gold_or_with_a_broken_log_the_page_says_so(home: Settings, reader: TestClient) -> None:
