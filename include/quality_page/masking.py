@@ -69,7 +69,7 @@ def mask_value(topic: str, value: bytes | None, size: int | None = None) -> list
     except RecursionError:
         return [("", f"{len(value):,} bytes, nested too deep")]
     if not isinstance(fields, dict):
-        return [("", f"no object: {_kind(fields)}")]
+        return [("", f"not an object: {_kind(fields)}")]
     shown = _SHOWN.get(topic, {})
     masked = [(_mask_name(name), _mask(fields[name], shown.get(name))) for name in list(fields)[:MOST_FIELDS]]
     return masked + ([("", f"{len(fields) - MOST_FIELDS:,} more fields")] if len(fields) > MOST_FIELDS else [])
@@ -79,7 +79,7 @@ def _behind_header(value: bytes) -> str:
     """What a producer with a schema registry has sent: five bytes that name the schema, then the record in JSON or another format."""
     schema, rest = int.from_bytes(value[1:_HEADER_BYTES], "big"), value[_HEADER_BYTES:]
     is_json = rest[:1] == b"{" and rest[-1:] == b"}" and _decode(rest) is not None
-    kind = "bytes of JSON" if is_json else "bytes that are no JSON, as of Avro or Protobuf"
+    kind = "bytes of JSON" if is_json else "bytes that are not JSON, as of Avro or Protobuf"
     return f"the header of a schema registry (schema {schema}) before {len(rest):,} {kind}"
 
 

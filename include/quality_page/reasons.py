@@ -14,7 +14,7 @@ from expectations.row_rules import Rule, RuleError, read_rules
 _SCALE = re.compile(r"At most (\d+) decimals and (\d+) digits")
 _ID = re.compile(r"([A-Z]) and (\d+) ASCII digits")
 _SINCE = re.compile(r"from (\d{4}-\d\d-\d\d) UTC to (\d+) minutes after")
-_KIND = re.compile(r"(text|number|object|array) of [0-9,]+|true or false|null|[0-9,]+ bytes|no \w+")  # what masking says of what it hides
+_KIND = re.compile(r"(text|number|object|array) of [0-9,]+|true or false|null|[0-9,]+ bytes|not? \w+")  # what masking says of what it hides
 _MOST_MILLISECONDS = 6 * 10**13  # about 1,900 years either side of 1970, which Python's times can hold
 
 
@@ -33,14 +33,19 @@ def why(topic: str, rule: str, detail: str, key: str, fields: Mapping[str, str])
     if known is None:
         return Reason(rule, "", f"{detail} (a rule of an older version)")
     if known.field == "key":
-        return Reason(rule, "", f"The key is {key}. Expected: {known.description}")
+        return Reason(rule, "", f"{_named('key', key)} Expected: {known.description}")
     if known.field not in fields:
         found = fields.get("", "")
-        says = f"The value is {found}." if known.field == "value" and found else f"{known.field} is missing."
+        says = _named("value", found) if known.field == "value" and found else f"{known.field} is missing."
         return Reason(rule, "" if known.field == "value" else known.field, f"{says} Expected: {known.description}")
     value = fields[known.field]
     particular = None if _KIND.match(value) else _particular(known.description, value)
     return Reason(rule, known.field, f"{known.field} {particular or f'is {_with_article(value)}. Expected: {known.description}'}")
+
+
+def _named(part: str, found: str) -> str:
+    """What a record's key or value is, in a sentence."""
+    return f"There is {found}." if found == f"no {part}" else f"The {part} is {found}."
 
 
 def _rules(topic: str) -> dict[str, Rule]:
@@ -87,10 +92,10 @@ def _digits(value: str, decimals: int, whole: int) -> str | None:
 
 def _time(value: str, since: str, minutes: str) -> str | None:
     if not re.fullmatch(r"-?\d{1,15}", value):
-        return f"{value} is no whole number of milliseconds"
+        return f"{value} is not a whole number of milliseconds"
     milliseconds = int(value)
     if abs(milliseconds) > _MOST_MILLISECONDS:
-        return f"{value} is no time near ours, {since} or later is expected, in milliseconds"
+        return f"{value} is not a time near ours, {since} or later is expected, in milliseconds"
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     if at < datetime.fromisoformat(since).replace(tzinfo=UTC):
         return f"{value} is {at:%Y-%m-%d %H:%M} UTC, {since} or later is expected"

@@ -60,24 +60,37 @@ def results_of(settings: Settings, verdicts: list[Verdict]) -> list[Result]:
     return sorted(found, key=lambda result: (result.passed, result.severity != CRITICAL))
 
 
+def unmet(settings: Settings, verdict: Verdict) -> list[Result]:
+    """The expectations of a verdict that were not met."""
+    return [each for each in results_of(settings, [verdict]) if not each.passed]
+
+
 def _result(key: _Key, each: dict[str, Any], finding: Finding | None, points: list[tuple[Verdict, float, bool]]) -> Result:
     name, severity, expected = key
     observed = each["result"].get("observed_value")
     found = grouped(finding.found) if finding and finding.found else number(observed) if isinstance(observed, int | float) else NOTHING
     passed = bool(each["success"]) and finding is None
-    return Result(name, severity, each["expectation_config"].get("description") or "", found, expected, passed, _trend(points))
+    return Result(
+        name,
+        severity,
+        each["expectation_config"].get("description") or "",
+        found,
+        expected,
+        passed,
+        _trend(points, "bad" if severity == CRITICAL else "warn"),
+    )
 
 
 def _unmeasured(finding: Finding) -> Result:
     """What a verdict says of an expectation that no result is kept of."""
-    found, expected = finding.found or "see the report", finding.expected or "see the report"
-    return Result(finding.expectation, finding.severity, "", found, expected, passed=False, trend=_trend([]))
+    found, expected = finding.found or "not recorded", finding.expected or "not recorded"
+    return Result(finding.expectation, finding.severity, "", found, expected, passed=False, trend=_trend([], ""))
 
 
-def _trend(points: Iterable[tuple[Verdict, float, bool]]) -> charts.Chart:
+def _trend(points: Iterable[tuple[Verdict, float, bool]], failed: str) -> charts.Chart:
     points = list(points)
     says = [f"{moment(verdict.judged_at)} UTC: {number(value)}" for verdict, value, _ in points]
-    return charts.spark([value for _, value, _ in points], says, ["one" if passed else "bad" for _, _, passed in points])
+    return charts.spark([value for _, value, _ in points], says, ["one" if passed else failed for _, _, passed in points])
 
 
 def _key(each: dict[str, Any]) -> _Key:

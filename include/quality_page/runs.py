@@ -49,13 +49,15 @@ class Conservation:
 
     @property
     def change(self) -> str:
-        """The records against those of the run before: `+25 % against the run before`; empty without one."""
+        """The records against those of the run before: `25 % more than in the run before`; empty without one."""
         if self.before is None or not self.before.taken:
             return ""
         ratio = self.taken / self.before.taken
         if ratio == 1:
-            return "as many as the run before"
-        return f"{ratio:.3g} times as many as the run before" if ratio >= 2 else f"{100 * (ratio - 1):+.3g} % against the run before"
+            return "as many as in the run before"
+        if ratio >= 2:
+            return f"{ratio:.3g} times as many as in the run before"
+        return f"{100 * abs(ratio - 1):.3g} % {'more' if ratio > 1 else 'fewer'} than in the run before"
 
 
 @dataclass(frozen=True)

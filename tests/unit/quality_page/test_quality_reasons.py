@@ -17,7 +17,7 @@ from include.quality_page.reasons import why
         ("account_id_format", "accountId", "A1", "accountId A1 has 1 digit, A and 8 digits are expected"),
         ("customer_id_format", "customerId", "A00000001", "customerId A00000001: C and 8 digits are expected"),
         ("event_time_plausible", "eventTime", "0", "eventTime 0 is 1970-01-01 00:00 UTC, 2000-01-01 or later is expected"),
-        ("event_time_plausible", "eventTime", "1.5", "eventTime 1.5 is no whole number of milliseconds"),
+        ("event_time_plausible", "eventTime", "1.5", "eventTime 1.5 is not a whole number of milliseconds"),
         (
             "event_time_plausible",
             "eventTime",
@@ -58,7 +58,7 @@ def test_a_field_that_is_missing_and_a_value_that_is_no_object() -> None:
     text = why("transactions", "parseable", "", "T1", {"": "13 bytes, not JSON"})
     assert (text.field, text.says.partition(" Expected")[0]) == ("", "The value is 13 bytes, not JSON.")
     key = why("customers", "key_present", "", "no key", {})
-    assert (key.field, key.says.partition(" Expected")[0]) == ("", "The key is no key.")
+    assert (key.field, key.says.partition(" Expected")[0]) == ("", "There is no key.")
 
 
 def test_a_rule_of_an_older_version_is_named_by_what_silver_noted() -> None:
