@@ -40,7 +40,7 @@ def test_a_step_says_which_layer_it_rebuilds(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_records_of_the_range_are_judged_in_a_phase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said: list[str] = []
     monkeypatch.setattr(backfill, "stage", lambda *_: said.append(progress._phases[-1].now))
-    monkeypatch.setattr(backfill.rule_sets, "recorded", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.control.rule_sets.recorded", lambda *_: None)
     start, end = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 2, tzinfo=UTC)
     work = cast(Any, object.__new__(backfill._Work))
     work.spark, work.settings, work.request = None, read_settings({"LEDGER_HOME": str(tmp_path)}), backfill.Request(start, end, REBUILT)
