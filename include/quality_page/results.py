@@ -83,7 +83,7 @@ def _result(key: _Key, each: dict[str, Any], finding: Finding | None, points: li
 
 def _unmeasured(finding: Finding) -> Result:
     """What a verdict says of an expectation that no result is kept of."""
-    found, expected = finding.found or "not recorded", finding.expected or "not recorded"
+    found, expected = finding.found or NOTHING, finding.expected or NOTHING
     return Result(finding.expectation, finding.severity, "", found, expected, passed=False, trend=_trend([], ""))
 
 

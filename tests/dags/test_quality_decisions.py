@@ -95,7 +95,7 @@ def test_the_evidence_of_a_backfill_counts_the_rows_of_its_range(home: Settings,
     says = "2 of the 8 records of 2013-01-05 00:00 to 2013-01-06 00:00 UTC are in quarantine (25 %)"
     expect(page.get_by_text(says)).to_be_visible()
     section = page.locator("section").filter(has_text=says)
-    expect(section).to_contain_text("found 250, expected at most 100")
+    expect(section).to_contain_text("Found 250, expected at most 100")
     expect(section.get_by_role("link", name="amount_not_negative")).to_be_visible()
     expect(section).to_contain_text("amount -1 is negative")
     expect(section.get_by_text("type_known")).to_have_count(0)  # those are the live run's

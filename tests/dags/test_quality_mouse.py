@@ -182,7 +182,7 @@ def test_a_runs_page_says_where_every_record_went(home: Settings, opened: Open) 
     expect(page.get_by_role("row").filter(has_text="quarantined_per_thousand")).to_contain_text("found 800, expected at most 500")
     expect(page.get_by_role("link", name="DAG run")).to_have_count(0)  # it is this run
     keep(page, "pages-5-run")
-    expect(page.locator(".ask")).to_contain_text("Silver closed: silver.transactions. The page Decisions shows the evidence,")
+    expect(page.locator(".ask")).to_contain_text("Silver closed: silver.transactions. See the evidence, and what each choice does.")
     page.locator(".ask").get_by_role("link", name="Decisions").click()
     expect(page.get_by_text("version 4, batch 4.")).to_be_visible()
 
