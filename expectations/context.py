@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from html import unescape
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
@@ -35,6 +36,8 @@ PROJECT_FILE = Path(__file__).parent / "great_expectations.yml"
 _SOURCE, _BATCH = "profiles", "profile"
 DOCS = "data_docs"
 _PAGES = f"{DOCS}/validations"
+_TAG, _ROW = re.compile("<[^>]*>"), re.compile("<tr>.*?</tr>", re.DOTALL)
+_FAILED, _WARNED = "fa-times text-danger", "fa-exclamation-circle text-warning"
 _STATUS = re.compile(r'(Status:</span>\s*)<i class="[^"]*" aria-hidden="true"></i>\s*(?:Succeeded|Failed)')
 # What GX can do with these no gate does: it does without the first ones, and loads the others when they are first used. Importing all
 # of them would take more time than importing GX.
@@ -72,7 +75,7 @@ def validate(
         context.build_data_docs(resource_identifiers=pages, build_index=False)
         reports = {result.suite_name: (result, _page(context, key)) for key, result in outcome.run_results.items()}
         for key, result in outcome.run_results.items():
-            _finish(reports[result.suite_name][1], partial(_with_status, passed[key]))
+            _finish(reports[result.suite_name][1], partial(_in_our_words, passed[key], _warnings(result)))
             _finish(_page(context, key.expectation_suite_identifier))
         write_index(folder / DOCS)
         return reports
@@ -160,8 +163,25 @@ def _finish(address: str, change: Callable[[str], str] = lambda page: page) -> N
     file.write_text(change(cut_off_the_web(file.read_text(encoding="utf-8"))), encoding="utf-8")
 
 
+def _warnings(result: "ExpectationSuiteValidationResult") -> list[str]:
+    """The sentences of the expectations that are not met and do not close the gate."""
+    failed = [each.expectation_config for each in result.results if each.success is not True]
+    return [
+        str(config.description) for config in failed if config and str(getattr(config.severity, "value", config.severity)) != "critical"
+    ]
+
+
+def _in_our_words(passed: str | None, warnings: Sequence[str], page: str) -> str:
+    """A report with the verdict in place of GX's word in its head, and with warnings that are called so."""
+
+    def mark(row: re.Match[str]) -> str:
+        says = " ".join(unescape(_TAG.sub(" ", row[0])).split())
+        return row[0].replace(_FAILED, _WARNED) if any(" ".join(each.split()) in says for each in warnings) else row[0]
+
+    return _ROW.sub(mark, _with_status(passed, page))
+
+
 def _with_status(passed: str | None, page: str) -> str:
-    """A report with the verdict in place of GX's word in its head."""
     colour = "text-danger" if passed is None else "text-success" if passed == "passed" else "text-warning"
     icon = "fa-times" if passed is None else "fa-check-circle" if passed == "passed" else "fa-exclamation-circle"
     status = f'\\1<i class="fas {icon} {colour}" aria-hidden="true"></i> <span class="{colour}">{passed or "CLOSED"}</span>'

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -77,3 +78,18 @@ def test_the_newest_reports_are_listed_and_the_others_counted(copy_home: Callabl
     assert "500 reports of gates, newest first; older ones, of 510 in all, are in the folder validations" in text
     assert "/20260509T" in text
     assert "/20260009T" not in text
+
+
+def test_what_failed_comes_first_in_a_report_then_warnings(tmp_path: Path) -> None:
+    icons = {"Head": "", "fine": "fa-check-circle", "warned": "fa-exclamation-circle", "broken": "fa-times"}
+    sections = "".join(
+        f'<div class="ge-section" id="section-{number}"><h5>{name}</h5><table class="table"><tr><td><i class="fas {icon}"></i></td></tr></table></div>'
+        for number, (name, icon) in enumerate(icons.items(), 1)
+    )
+    file = tmp_path / "report.html"
+    file.write_text(cut_off_the_web(f"<html><head></head><body><div>{sections}</div></body></html>"))
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(file.as_uri())
+        tops = {name: page.get_by_role("heading", name=name).evaluate("e => e.getBoundingClientRect().top") for name in icons}
+    assert sorted(tops, key=lambda name: tops[name]) == ["Head", "broken", "warned", "fine"]

@@ -30,6 +30,7 @@ def test_the_report_calls_a_table_with_warnings_what_the_page_calls_it(copy_home
     assert (verdict.passed, verdict.state, verdict.says) == (True, "warned", "passed, 1 warning")
     report = Path(unquote(verdict.report or "").removeprefix("file://")).read_text()
     assert f'<span class="text-warning">{verdict.says}</span>' in report
-    assert "fa-times text-danger" not in report.partition("Status:")[2].partition("</span>")[0]
+    assert "fa-times text-danger" not in report
+    assert "fa-exclamation-circle text-warning" in report.partition("break closing = opening")[0].rpartition("<tr>")[2]
     (result,) = [json.loads(file.read_text()) for file in (settings.quality / "gx/validations/gold/account_days").rglob("*.json")]
     assert result["success"]  # so does the index of the reports
