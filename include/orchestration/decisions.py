@@ -234,4 +234,4 @@ def _cell(text: object, longest: int = LONGEST_FOUND) -> str:
     """A value for a cell of a table: one line, as code, cut."""
     words = " ".join(str(text).split()).replace("|", "/").replace("`", "'") if text is not None else ""
     cut = words if len(words) <= longest else f"{words[:longest]}…"
-    return f"`{cut}`" if cut else "–"
+    return f"`{cut}`" if cut else "\N{EN DASH}"

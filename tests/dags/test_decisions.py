@@ -156,7 +156,7 @@ def test_the_question_tells_where_to_read_and_what_each_choice_does() -> None:
     for part in (
         f"[{RUN}](http://airflow/dags/medallion/runs/scheduled__2026-11-20T12%3A00%3A00%2B00%3A00)",
         "[silver.transactions](http://airflow/quality/data_docs/validations/8.html)",
-        "| unique_ids | – | – |",  # a verdict of an older version of the project
+        "| unique_ids | \N{EN DASH} | \N{EN DASH} |",  # a verdict of an older version of the project
         "[The evidence](http://airflow/plugin/quality/quality/decisions)",
         "Readers see release 7.",
         "return to release 7",
@@ -178,7 +178,7 @@ def test_the_question_of_a_backfill_says_what_was_found(settings: Settings, dag_
     with pytest.raises(TaskAwaitingInput):
         ask(dag_bag).execute(TaskInstance().context())
     assert "| silver.transactions | unique_ids | `{{ 7 * 7 }} / 'x'` | `at most 0` |" in told[0]["body"]
-    assert "| – |" not in told[0]["body"]
+    assert "| \N{EN DASH} |" not in told[0]["body"]
     assert "/dags/backfill_days/runs/" in told[0]["body"]
 
 

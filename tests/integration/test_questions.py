@@ -81,7 +81,7 @@ def test_a_question_of_a_backfill_has_what_was_found_and_leads_to_its_run(settin
     open_question(page, asked)
     row = page.get_by_role("row").filter(has_text="unique_ids")
     expect(row).to_contain_text("at most 0")
-    expect(page.get_by_role("cell", name="–")).to_have_count(0)
+    expect(page.get_by_role("cell", name="\N{EN DASH}")).to_have_count(0)
     link = page.get_by_role("link", name=BACKFILL)
     expect(link).to_have_attribute("href", re.compile("/dags/backfill_days/runs/backfill__2013-01-05"))
     expect(page.get_by_role("link", name="silver.transactions")).to_have_attribute("href", re.compile("^http://.*/quality/data_docs/"))
