@@ -82,8 +82,9 @@ def test_the_newest_reports_are_listed_and_the_others_counted(copy_home: Callabl
 
 def test_what_failed_comes_first_in_a_report_then_warnings(tmp_path: Path) -> None:
     icons = {"Head": "", "fine": "fa-check-circle", "warned": "fa-exclamation-circle", "broken": "fa-times"}
+    table = '<table class="table"><tr><td><i class="fas {}"></i></td></tr></table>'
     sections = "".join(
-        f'<div class="ge-section" id="section-{number}"><h5>{name}</h5><table class="table"><tr><td><i class="fas {icon}"></i></td></tr></table></div>'
+        f'<div class="ge-section" id="section-{number}"><h5>{name}</h5>{table.format(icon)}</div>'
         for number, (name, icon) in enumerate(icons.items(), 1)
     )
     file = tmp_path / "report.html"
