@@ -11,7 +11,7 @@ With no gate closed, every task is skipped and nothing changes.
   meanwhile, the task names that decision, and nobody is asked again.
 - `decide`: exit code 5: a job held the tables for 10 minutes. A roll-back is recorded only while no job writes them, so nothing was
   recorded; the task is retried. A recorded decision is always carried out: the next job finishes an interrupted roll-back.
-- `start_medallion`: Airflow could not create the run: trigger `medallion` by hand, with `force`.
+- `start_medallion`: Airflow could not create the run: trigger `medallion` by hand.
 
 **The choices.** The question names the expectations that failed, what was found and expected, the report, and what each choice does.
 
@@ -64,7 +64,6 @@ def quality_decision() -> None:
     start_medallion = TriggerDagRunOperator(
         task_id="start_medallion",
         trigger_dag_id="medallion",
-        conf={"force": True},
         pre_execute=skip_when_waiting,
         doc_md="Starts a run of `medallion`, so that the release comes at once; skipped if the decision is to wait.",
     )
