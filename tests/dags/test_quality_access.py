@@ -46,7 +46,7 @@ def test_a_viewer_sees_every_figure_and_no_value(home: Settings, viewer: TestCli
     assert [path for path, text in texts.items() if "Your role sees figures." not in text] == []
     assert [path for path, text in texts.items() if "/data_docs/" in text or "/explain" in text or "quarantine.csv" in text] == []
     assert "large_amounts: found 1, expected at most 0" in texts["/table?name=gold.daily_totals"]
-    assert "quarantined_per_thousand: found 800, expected at most 500" in texts["/decisions"]
+    assert "quarantined_per_thousand. Found 800, expected at most 500." in texts["/decisions"]
     assert "The rows, masked, are for operators." in texts[PAGES[6]]
     assert "80 rows" in texts[PAGES[6]]
 

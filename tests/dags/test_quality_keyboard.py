@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from spark_jobs.lake import tables
 from spark_jobs.runtime.settings import Settings
 from tests.dags.conftest import Open
 from tests.support import quality_rows as rows
@@ -77,11 +76,10 @@ def test_the_bars_of_a_tables_page_have_names(home: Settings, opened: Open) -> N
     assert "release 1, 2026-03-01 00:06 UTC: 100 rows; release 3" in (card.get_by_role("img").get_attribute("aria-label") or "")
 
 
-@pytest.mark.parametrize("path", ["", "run?dag_id=medallion&run_id=RUN", "decisions"])
+@pytest.mark.parametrize("path", ["", "run?dag_id=medallion&run_id=RUN"])
 def test_what_is_wider_than_the_window_is_scrolled_by_keyboard(home: Settings, opened: Open, path: str) -> None:
     rows.fill(home, 3)
     rows.close_gate(home, 4)
-    rows.write(home, tables.DECISIONS, [rows.decision(2, "silver", "release anyway", "Ada", "a known fault of one branch")])
     page = opened(path.replace("RUN", rows.run_id(3).replace("+", "%2B")), 400, "dark")
     wide = page.get_by_role("region", name=re.compile("wider than the window")).first
     wide.focus()
