@@ -1,4 +1,5 @@
-"""A real S3 server for the tests of a module, and a door in front of it that can be slow, or turn requests away as a busy store does."""
+"""A real S3 server for the tests of a module, and a door in front of it that can be slow, hold a request, or turn requests away
+as a busy store does."""
 
 import json
 import multiprocessing
@@ -25,12 +26,14 @@ class Door:
     """Passes connections on to the server. A process of its own: delta-rs lets no other thread of its process run while it waits."""
 
     def __init__(self, url: str) -> None:
-        self._busy_until, self._pause, self._turned_away = (_spawn.Value("d", 0.0) for _ in range(3))
+        self._busy_until, self._pause, self._turned_away, self._holding = (_spawn.Value("d", 0.0) for _ in range(4))
         self._trigger: Any = _spawn.Array("c", 500)
+        self._held: Any = _spawn.Array("c", 500)
         address, (here, there) = urlsplit(url), _spawn.Pipe()
-        shared = (self._busy_until, self._pause, self._turned_away, self._trigger)
+        shared = (self._busy_until, self._pause, self._turned_away, self._holding, self._trigger, self._held)
         self._process = _spawn.Process(target=_serve, args=((address.hostname, address.port), shared, there), daemon=True)
         self._process.start()
+        there.close()  # so that an end of the process is noticed here
         self.url = f"http://127.0.0.1:{here.recv()}"
 
     @property
@@ -44,7 +47,20 @@ class Door:
 
     def be_busy_at(self, file: Path) -> None:
         """Answer 503 for some seconds from the moment in which a file is to be written."""
-        self._trigger.value = f"PUT {str(file).removeprefix('s3a:/')} ".encode()
+        self._trigger.value = _put(file)
+
+    def hold_at(self, file: Path) -> None:
+        """Keep the next request by which a file is to be written, as a network does that is slow for it alone, until `let_go`."""
+        self._held.value = _put(file)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether such a request has come."""
+        return bool(self._holding.value)
+
+    def let_go(self) -> None:
+        """Pass on what is held."""
+        self._holding.value = 0.0
 
     def be_slow(self, pause: float) -> None:
         """Let each block of bytes wait for so many seconds; 0: no more."""
@@ -56,8 +72,13 @@ class Door:
         self._process.join()
 
 
+def _put(file: Path) -> bytes:
+    """How a request begins by which a file is to be written."""
+    return f"PUT {str(file).removeprefix('s3a:/')} ".encode()
+
+
 def _serve(server: tuple[str, int], shared: tuple[Any, ...], told: Any) -> None:
-    busy_until, pause, turned_away, trigger = shared
+    busy_until, pause, turned_away, holding, trigger, held = shared
 
     class Visitor(BaseRequestHandler):
         def handle(self) -> None:
@@ -78,6 +99,10 @@ def _serve(server: tuple[str, int], shared: tuple[Any, ...], told: Any) -> None:
                             turned_away.value += 1
                             self.request.sendall(_BUSY)
                         break
+                    if held.value and block.startswith(held.value):
+                        holding.value, held.value = 1.0, b""
+                        while holding.value:
+                            time.sleep(0.05)
                     time.sleep(pause.value)
                     target.sendall(block)
             for each in (source, target):
