@@ -69,7 +69,7 @@ def up(
             if watching := prometheus.launch(settings) if with_prometheus else []:
                 write_endpoints(home, _addresses(home, port, outside_kafka, outside_postgres))
             if environ is os.environ:
-                os.environ |= s3.environment(home, settings)  # the caller is a client, too
+                read_settings()  # the caller is a client of S3, too
             if when_kafka_is_up:
                 when_kafka_is_up(settings)
             _start_airflow(settings, metadata_url, port, environ, report)

@@ -115,12 +115,12 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a folder with all that is in it to a new one of the same disk or bucket."""
+def copy(source: Path, target: Path, last: str = "") -> None:
+    """Copy a folder with all that is in it to a new one of the same disk or bucket; in object storage, its file `last` comes last."""
     if is_remote(source):
         from spark_jobs.runtime import objects
 
-        for name, _ in objects.list_below(_key(source)):
+        for name in sorted((name for name, _ in objects.list_below(_key(source))), key=lambda name: name == last):
             objects.copy(f"{_key(source)}/{name}", f"{_key(target)}/{name}")
     else:
         shutil.copytree(source, target)
@@ -131,11 +131,8 @@ def publish(draft: Path, target: Path, last: str) -> None:
     if not is_remote(draft):
         draft.rename(target)
         return
-    from spark_jobs.runtime import objects
-
     remove(target)  # of a process that died
-    for name in sorted((name for name, _ in objects.list_below(_key(draft))), key=lambda name: name == last):
-        objects.copy(f"{_key(draft)}/{name}", f"{_key(target)}/{name}")
+    copy(draft, target, last)
     remove(draft)
 
 
