@@ -68,8 +68,8 @@ def parse_rules(topic: str, text: str) -> RuleSet:
     except (yaml.YAMLError, KeyError, TypeError) as error:
         first = " ".join(str(error).split())
         raise RuleError(f"found {type(error).__name__}: {first}, expected a version and rules of {', '.join(_FIELDS)}") from None
-    if not isinstance(version, str) or not version or "+" in version:  # which joins the number of schemas to it (control/rule_sets.py)
-        raise RuleError(f"found version {version!r}, expected a text in quotes, without +")
+    if not isinstance(version, str) or not version:
+        raise RuleError(f"found version {version!r}, expected a text in quotes")
     for rule in rules:
         if rule.severity not in SEVERITIES or not all(isinstance(getattr(rule, name), str) for name in _FIELDS):
             raise RuleError(f"found {rule}, expected texts, and severity {' or '.join(SEVERITIES)}")

@@ -14,11 +14,20 @@ from json.encoder import encode_basestring
 from typing import Any
 
 import fastavro
+from fastavro.read import LOGICAL_READERS
+from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.types import Schema as AvroSchema
 
 AVRO, JSON = "AVRO", "JSON"
 MAGIC, HEADER_BYTES = b"\0", 5
-_KEPT = ("decimal", "date")  # logical types that are read as what they mean: other times stay the whole numbers that they are
+LONGEST = 2**20  # bytes of a record in Avro that is read: its elements take much more in memory
+_LONGEST_SCHEMA, _LONGEST_TEXT = 2**20, 2**24  # characters of a schema with those that it names, and of a record as JSON
+_DEEPEST = 32
+_MOST_DIGITS = 38
+_DECIMAL = "exact-decimal"  # instead of `decimal`, which fastavro rounds to the precision that the schema states
+_UNUSABLE = (TypeError, KeyError, AttributeError, RecursionError, json.JSONDecodeError, SchemaParseException, UnknownType)
+_INNER = {"array": "items", "map": "values"}
+_PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,12 @@ class WireSchema:
     references: tuple[str, ...] = ()
 
     @cached_property
-    def avro(self) -> AvroSchema:
-        """The schema, ready to be read by."""
+    def avro(self) -> tuple[AvroSchema, dict[str, Any]]:
+        """The schema of Avro, ready to be read by, and all types with a name by their full names."""
         named: dict[str, Any] = {}
         for text in self.references:
-            fastavro.parse_schema(_plain_types(json.loads(text)), named_schemas=named)
-        return fastavro.parse_schema(_plain_types(json.loads(self.text)), named_schemas=named, expand=False)
+            fastavro.parse_schema(_exact(json.loads(text)), named_schemas=named)
+        return fastavro.parse_schema(_exact(json.loads(self.text)), named_schemas=named), named
 
 
 def schema_id(value: bytes | None) -> int | None:
@@ -49,23 +58,26 @@ def schema_id(value: bytes | None) -> int | None:
 def check(schema: WireSchema) -> None:
     """Raise ValueError for a schema by which no value is read: one of another kind, that cannot be parsed, or that has no bound.
 
-    A type within itself can be nested without end, and an array of elements without a byte can have any number of them.
+    Every value of Avro takes a byte at least, and no type is within itself: else few bytes could stand for any number of values.
     """
     if schema.kind not in (AVRO, JSON):
         raise ValueError(f"found kind {schema.kind}, expected {AVRO} or {JSON}")
+    texts = (schema.text, *schema.references)
+    if (size := sum(map(len, texts))) > _LONGEST_SCHEMA:
+        raise ValueError(f"found {size:,} characters, expected at most {_LONGEST_SCHEMA:,}")
+    for text in texts:
+        text.encode()  # raises UnicodeEncodeError, which is a ValueError, for a half of a character
     if schema.kind == JSON:
         return
     try:
-        parsed = [json.loads(text) for text in (*schema.references, schema.text)]
-        top = schema.avro
-    except (ValueError, TypeError, KeyError, RecursionError, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"found {type(error).__name__}: {error}, expected a schema of Avro") from None
+        top, named = schema.avro
+        depth = _depth(top, named, {})
+    except _UNUSABLE as error:
+        raise ValueError(f"found {type(error).__name__}, expected a schema of Avro") from None
     if not isinstance(top, dict) or top.get("type") != "record":
         raise ValueError("found no record at the top, expected one")
-    named: dict[str, Any] = {}
-    for each in parsed:
-        _collect(each, "", named)
-    _least_bytes(parsed[-1], "", named, ())
+    if depth > _DEEPEST:
+        raise ValueError(f"found {depth} types within one another, expected at most {_DEEPEST}")
 
 
 def decode(value: bytes | None, schemas: Mapping[int, WireSchema]) -> bytes | None:
@@ -73,17 +85,21 @@ def decode(value: bytes | None, schemas: Mapping[int, WireSchema]) -> bytes | No
 
     A number of Avro becomes one in JSON by its shortest text (a double 98.9 is 98.9; a float of 32 bits may get more decimals). A
     decimal has its digits, a date is `yyyy-MM-dd`, any other time the whole number that it is. Bytes become an object, which no rule
-    takes for a text.
+    takes for a text. A record of more than LONGEST bytes does not fit.
     """
     schema = schemas.get(found) if (found := schema_id(value)) is not None else None
     if value is None or schema is None:
         return value
     if schema.kind == JSON:
         return value[HEADER_BYTES:]
+    if len(value) > LONGEST:
+        return value
     rest = BytesIO(value[HEADER_BYTES:])
     try:
-        text = _json(fastavro.schemaless_reader(rest, schema.avro, None))
+        text = _json(fastavro.schemaless_reader(rest, schema.avro[0], None))
         return value if rest.read(1) else text.encode()
+    except MemoryError:
+        raise
     except Exception:  # noqa: BLE001 whatever bytes and a schema make the reader raise: the record is not one of this schema
         return value
 
@@ -94,12 +110,32 @@ def decode_each(values: Iterable[bytes | None], schemas: Iterable[WireSchema]) -
     return [decode(value, by_id) for value in values]
 
 
+def _exact_decimal(data: bytes, schema: dict[Any, Any] | None, _: Any = None) -> Decimal:
+    """A decimal with its digits, whatever precision is stated. Raises ValueError for one with too many, as JSON's numbers have a limit."""
+    if len(data) > _MOST_DIGITS:
+        raise ValueError(f"found {len(data)} bytes of a decimal, expected at most {_MOST_DIGITS}")
+    number = int.from_bytes(data, "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -int((schema or {}).get("scale", 0))))
+
+
+LOGICAL_READERS |= {f"bytes-{_DECIMAL}": _exact_decimal, f"fixed-{_DECIMAL}": _exact_decimal}
+
+
 def _json(value: Any) -> str:
     return _TEXTS[type(value)](value)
 
 
 def _object(value: dict[Any, Any]) -> str:
-    return f"{{{', '.join([f'{encode_basestring(name)}: {_json(each)}' for name, each in value.items()])}}}"
+    return f"{{{_joined(f'{encode_basestring(name)}: {_json(each)}' for name, each in value.items())}}}"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    parts, size = list[str](), 0
+    for text in texts:
+        parts.append(text)
+        if (size := size + len(text)) > _LONGEST_TEXT:
+            raise ValueError(f"found more than {_LONGEST_TEXT:,} characters of JSON")
+    return ", ".join(parts)
 
 
 _TEXTS: dict[type, Callable[[Any], str]] = {
@@ -111,59 +147,44 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     Decimal: lambda value: format(value, "f"),
     date: lambda value: f'"{value.isoformat()}"',
     bytes: lambda value: f'{{"bytes": "{value.hex()}"}}',
-    list: lambda value: f"[{', '.join(map(_json, value))}]",
+    list: lambda value: f"[{_joined(map(_json, value))}]",
     dict: _object,
 }
 
 
-def _plain_types(schema: Any) -> Any:
-    """The schema without the logical types that are read as the numbers and texts that they are written as."""
+def _exact(schema: Any) -> Any:
+    """The schema with decimals that are read exactly, and without the logical types that are read as the numbers or texts they are."""
     if isinstance(schema, list):
-        return [_plain_types(each) for each in schema]
+        return [_exact(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _plain_types(each) for name, each in schema.items() if name != "logicalType" or each in _KEPT}
+    found = {name: _exact(each) for name, each in schema.items() if name != "logicalType"}
+    logical = schema.get("logicalType")
+    if logical == "decimal" and schema.get("type") in ("bytes", "fixed"):
+        if not isinstance(scale := schema.get("scale", 0), int) or not 0 <= scale <= _MOST_DIGITS:
+            raise ValueError(f"found scale {scale!r}, expected a whole number from 0 to {_MOST_DIGITS}")
+        return found | {"logicalType": _DECIMAL}
+    return found | ({"logicalType": "date"} if logical == "date" and schema.get("type") == "int" else {})
 
 
-def _collect(schema: Any, space: str, named: dict[str, Any]) -> None:
-    """Put the types that a schema names into `named`, with the namespace that holds within them."""
+def _depth(schema: Any, named: Mapping[str, Any], known: dict[str, int], within: tuple[str, ...] = ()) -> int:
+    """How many types lie within one another. Raises ValueError for one within itself, or that may take no byte (null, but in a union)."""
+    if isinstance(schema, str) and schema in named:
+        if schema in within:
+            raise ValueError(f"found type {schema[:100]} within itself, expected none")
+        if schema not in known:
+            known[schema] = _depth(named[schema], named, known, (*within, schema))
+        return known[schema]
     if isinstance(schema, list):
-        for each in schema:
-            _collect(each, space, named)
-    elif isinstance(schema, dict):
-        if "name" in schema:
-            full = _full(schema["name"], schema.get("namespace", space))
-            space = full.rpartition(".")[0]
-            named[full] = (schema, space)
-        for each in (schema.get("type"), schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))):
-            _collect(each, space, named)
-
-
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
-
-
-def _least_bytes(schema: Any, space: str, named: dict[str, Any], within: tuple[str, ...]) -> int:
-    """How many bytes a value takes at least. Raises ValueError for a type within itself, and for elements that may take none."""
-    if isinstance(schema, list):
-        return 1 + min((_least_bytes(each, space, named, within) for each in schema), default=0)
-    if isinstance(schema, str):
-        full = schema if schema in named else _full(schema, space)
-        if full not in named:
-            return {"null": 0, "float": 4, "double": 8}.get(schema, 1)
-        if full in within:
-            raise ValueError(f"found type {full} within itself, expected none")
-        schema, space = named[full]
-        within = (*within, full)
-    kind = schema["type"]
-    if kind == "record":
-        full = _full(schema["name"], schema.get("namespace", space))
-        within = within if full in within else (*within, full)
-        return sum(_least_bytes(field["type"], full.rpartition(".")[0], named, within) for field in schema["fields"])
-    if kind in ("array", "map"):
-        if _least_bytes(schema["items" if kind == "array" else "values"], space, named, within) + (kind == "map") == 0:
-            raise ValueError("found an array of elements that may take no byte, expected none")
-        return 1
-    if kind == "fixed":
-        return int(schema["size"])
-    return 1 if kind == "enum" else _least_bytes(kind, space, named, within)
+        inner = [each for each in schema if each != "null"]
+    elif isinstance(schema, dict) and schema["type"] == "record" and schema["fields"]:
+        within = (*within, schema["name"])
+        inner = [field["type"] for field in schema["fields"]]
+    elif isinstance(schema, dict) and schema["type"] in _INNER:
+        inner = [schema[_INNER[schema["type"]]]]
+    else:
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if not (kind in _PRIMITIVES or kind == "enum" or (kind == "fixed" and schema["size"] > 0)):
+            raise ValueError(f"found a value of type {str(kind)[:100]}, expected one that takes a byte")
+        inner = []
+    return 1 + max((_depth(each, named, known, within) for each in inner), default=0)

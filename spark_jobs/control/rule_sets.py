@@ -38,6 +38,8 @@ def register(settings: Settings, topics: Iterable[str]) -> None:
     known = _texts(settings)
     new = [rules for rules in rule_sets if (rules.topic, rules.version) not in known]
     for rules in rule_sets:
+        if "+" in rules.version:
+            raise SettingsError(f"{rules.file}: found version {rules.version!r}, expected one without +, which joins schemas to a version")
         if known.get((rules.topic, rules.version), rules.text) != rules.text:
             raise SettingsError(
                 f"{rules.file}: found version {rules.version!r} with another text than it was used with before, "
@@ -78,12 +80,17 @@ def record_schemas(settings: Settings, topic: str, new: Iterable[WireSchema]) ->
 
 def recorded(settings: Settings, topic: str, version: str) -> RuleSet:
     """The rules of a topic as they were at a version, to judge a batch again as it was judged."""
+    texts = _texts(settings)
+    if (topic, version) in texts:
+        return parse_rules(topic, texts[topic, version])
     of_file, _, count = version.partition("+")
-    text, known = _texts(settings).get((topic, of_file)), schemas(settings, topic) if count else ()
-    if text is None or int(count or 0) > len(known):
-        lacking = RULE_SETS if text is None else REGISTRY_SCHEMAS
-        raise LedgerError(f"found no rules of {topic} at version {version!r} in {lacking.name}, expected those that its batches name")
-    return _with_schemas(parse_rules(topic, text), known[: int(count or 0)])
+    known = schemas(settings, topic)
+    if (topic, of_file) not in texts or not count.isdigit() or int(count) > len(known):
+        raise LedgerError(
+            f"found no rules of {topic} at version {version!r} in {RULE_SETS.name} and {REGISTRY_SCHEMAS.name}, "
+            "expected those that its batches name"
+        )
+    return _with_schemas(parse_rules(topic, texts[topic, of_file]), known[: int(count)])
 
 
 def begin(settings: Settings, txn: Txn, table: Table, rules: RuleSet) -> None:

@@ -1,5 +1,6 @@
 """The schema registry of LEDGER_SCHEMA_REGISTRY_URL: schemas by their ids, by Confluent's client. The registry must speak its API."""
 
+from json import JSONDecodeError
 from typing import NamedTuple
 
 import httpx2
@@ -13,7 +14,9 @@ from spark_jobs.runtime.settings import Settings
 
 _SECONDS = 10
 _MOST_REFERENCES = 100
-_NOT_FOUND = 404
+_LARGEST_ID = 2**31 - 1
+_NOT_THERE = (40401, 40402, 40403)  # subject, version, schema: an address at which there is no registry has another code
+_REFUSED = (400, 403, 422)  # of this schema alone: whoever writes to a topic must not stop it by a number
 
 
 class Registered(NamedTuple):
@@ -39,27 +42,41 @@ class Registry:
         self._client = SchemaRegistryClient(config)
 
     def find(self, schema_id: int) -> Registered | None:
-        """The schema of an id; None where the registry knows none. Raises LedgerError where it does not answer, or refuses to."""
+        """The schema of an id; None where the registry knows none, or does not give it.
+
+        Raises LedgerError where it does not answer or lets nobody in, ValueError for an answer that is no schema.
+        """
+        if schema_id > _LARGEST_ID:
+            return None
         try:
             schema = self._client.get_schema(schema_id)
-            texts: dict[str, str] = {}
-            self._add_references(schema, texts)
+            texts: dict[str, str | None] = {}
+            self._add_references(schema, texts, set())
         except SchemaRegistryError as error:
-            if error.http_status_code == _NOT_FOUND:
+            if error.error_code in _NOT_THERE or error.http_status_code in _REFUSED:
                 return None
             raise self._failed(schema_id, f"found HTTP {error.http_status_code}: {first_line(error)}") from None
         except (httpx2.HTTPError, OSError) as error:
             raise self._failed(schema_id, f"found {type(error).__name__}: {first_line(error)}") from None
-        return Registered(schema.schema_type or "AVRO", schema.schema_str or "", tuple(texts.values()))
+        except JSONDecodeError:
+            raise self._failed(schema_id, "found an answer that is no JSON") from None
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise ValueError(f"found {type(error).__name__} in the registry's answer, expected a schema") from None
+        if not isinstance(schema.schema_str, str):
+            raise ValueError("found no text in the registry's answer, expected a schema")
+        return Registered(schema.schema_type or "AVRO", schema.schema_str, tuple(text or "" for text in texts.values()))
 
-    def _add_references(self, schema: Schema, texts: dict[str, str]) -> None:
+    def _add_references(self, schema: Schema, texts: dict[str, str | None], asked: set[str]) -> None:
         """Add the texts of all that a schema names, by subject and version, in the order in which they can be parsed."""
         for each in schema.references or []:
             name = f"{each.subject}/{each.version}"
-            if name not in texts and len(texts) < _MOST_REFERENCES:
-                other = self._client.get_version(each.subject or "", each.version or 0).schema
-                self._add_references(other, texts)
-                texts[name] = other.schema_str or ""
+            if name not in asked:
+                asked.add(name)
+                if len(asked) > _MOST_REFERENCES:
+                    raise ValueError(f"found more than {_MOST_REFERENCES} schemas that it names")
+                other = self._client.get_version(each.subject or "", each.version or 0, deleted=True).schema
+                self._add_references(other, texts, asked)
+                texts[name] = other.schema_str
 
     def _failed(self, schema_id: int, found: str) -> LedgerError:
         return LedgerError(

@@ -119,10 +119,10 @@ class Intake(_LiveStream):
         done = self._done()
         if scope.is_rewritten(self._settings, BRONZE_TRANSACTIONS, done):  # rows that were removed may have come back by a replay
             rows = sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS)
-        wire_schemas.learn(self._settings, TRANSACTIONS, BRONZE_TRANSACTIONS, f"_batch > {done}")
+        rows, is_begun = rows.where(F.col("_batch") > done), F.col("_batch") <= self._begun
+        wire_schemas.learn(self._settings, TRANSACTIONS, rows)
         rules = rule_sets.present(self._settings, TRANSACTIONS.name)
-        new, is_begun = rows.where(F.col("_batch") > done), F.col("_batch") <= self._begun
-        new = judge_whole(new, TRANSACTIONS, rules).transform(kept)  # judged once
+        new = judge_whole(rows, TRANSACTIONS, rules).transform(kept)  # judged once
         for part in (new.where(is_begun), new.where(~is_begun)) if self._begun > done else (new,):
             first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
             if last is not None:

@@ -5,6 +5,7 @@ silver and gold and leaves both consistent; live runs take their turns between t
 after the last finished step. The next job that writes silver or gold finishes a step that stopped halfway.
 """
 
+import json
 import logging
 import time
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, 
 from spark_jobs.control.unfinished import Finisher
 from spark_jobs.control.verdicts import closed_verdicts
 from spark_jobs.gold import job as gold
-from spark_jobs.lake import leases, tables
+from spark_jobs.lake import leases, sources, tables
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topics import EVENTS, TOPICS, VERSIONS
 from spark_jobs.lake.versions import rows_written
@@ -61,7 +62,8 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
     for live rows that gold has not taken: then nothing of the step is rebuilt.
     """
     for topic in TOPICS:
-        wire_schemas.learn(settings, topic, topic.quarantine)
+        if topic.quarantine.exists(settings):
+            wire_schemas.learn(settings, topic, sources.read_table(spark, settings, topic.quarantine))
     rules = {topic.name: rule_sets.present(settings, topic.name).version for topic in TOPICS}
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
         backfill = backfills.find_or_start(settings, request.start, request.end, request.tables, rules, run_id)
@@ -147,6 +149,7 @@ class _Work:
                 raise LedgerError(
                     f"a roll-back came in between and withdrew what the {self.backfill} did: run it again if it is still wanted"
                 )
+            self.refuse_other_rules()
             if not all(each.is_fresh(self.settings) for _, staged in steps for each in staged):
                 log.info("%s is staged again: corrections came in between", steps[-1][0])
                 return False
@@ -160,6 +163,15 @@ class _Work:
                     self.publish()
         time.sleep(_PAUSE_SECONDS)
         return True
+
+    def refuse_other_rules(self) -> None:
+        """Raise LedgerError where silver has come to know a schema since the backfill began: it may have judged rows of the range by it."""
+        present = {topic.name: rule_sets.present(self.settings, topic.name).version for topic in TOPICS}
+        if present != dict(self.backfill.rules):
+            raise LedgerError(
+                f"a schema became known meanwhile: found rules {json.dumps(present)}, expected {json.dumps(dict(self.backfill.rules))} as "
+                f"the {self.backfill} began: run it again, and it starts anew by these"
+            )
 
     def await_live_gates(self) -> None:
         """Wait, within limits, until the live run's gates have judged what it brought."""

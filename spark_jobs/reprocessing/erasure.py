@@ -60,7 +60,7 @@ def make_plan(spark: SparkSession, settings: Settings, erasure_id: str, customer
     ids: set[str] = set()
     for topic in TOPICS:
         rows = sources.read_table(spark, settings, topic.bronze).where(F.length("value") > 0)
-        rows = rows.withColumn("value", decoded("value", by_topic[topic.name]))
+        rows = rows.withColumn("_raw", F.col("value")).withColumn("value", decoded("value", by_topic[topic.name]))
         own = rows.where(_names(customer, named.pattern, is_key=topic.name == _PERSONS))
         own = own.unionByName(recompute.within(rows, by_correction)).dropDuplicates(PLACE)
         found = own.select(*PLACE, "key", "value").collect()
@@ -114,8 +114,8 @@ def others_values(spark: SparkSession, settings: Settings, plan: Plan) -> set[st
 
 
 def _names(customer: str, pattern: str, *, is_key: bool) -> Column:
-    text, is_read = F.col("value").cast("string"), F.substring("value", 1, 1) != MAGIC
-    ways = [~is_read & F.contains("value", F.lit(customer.encode()))]  # by a schema that nobody knows: what stands beside it is no sign
+    text, is_behind_header = F.col("value").cast("string"), F.substring("_raw", 1, 1) == MAGIC
+    ways = [is_behind_header & F.contains("_raw", F.lit(customer.encode()))]  # in whatever field; what stands beside it is no sign
     ways += [text.rlike(pattern), F.get_json_object(text, "$.customerId") == customer]
     if is_key:
         ways.append(F.col("key").cast("string") == customer)

@@ -74,6 +74,8 @@ def _missing(values: dict[str, str]) -> list[str]:
     wrong += [f"{name}: found it, expected it with {SASL} only" for name in _LOGIN if protocol == TLS and name in values]
     if values.get("sasl.mechanism", MECHANISMS[0]) not in MECHANISMS:
         wrong.append(f"sasl.mechanism: found another, expected one of {', '.join(MECHANISMS)}")
+    if REGISTRY_LOGIN in values and not re.fullmatch(r"[^:]+:.+", values[REGISTRY_LOGIN]):
+        wrong.append(f"{REGISTRY_LOGIN}: found no : between two texts, expected user:password")
     for name in _FILES:
         path = Path(values.get(name, "/"))
         if name in values and not (path.is_absolute() and path.is_file()):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from expectations.row_rules import RuleSet
 from spark_jobs import control
 from spark_jobs.control import backfills, rule_sets, scope
-from spark_jobs.lake import few_rows, side_by_side, sinks, tables
+from spark_jobs.lake import few_rows, side_by_side, sinks, sources, tables
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.lake.txn import Txn
@@ -72,7 +72,8 @@ def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic
     take = _take_versions if topic.has_versions else _take_events
     parts = list(batches.unread_parts(settings, topic.bronze, done, begun.last if begun else 0))
     if parts:
-        wire_schemas.learn(settings, topic, topic.bronze, f"_batch between {done + 1} and {parts[-1].last}")
+        new = sources.read_table(spark, settings, topic.bronze).where(f"_batch between {done + 1} and {parts[-1].last}")
+        wire_schemas.learn(settings, topic, new)
     for part in parts:
         rules = begun.rules if begun and part.last <= begun.last else rule_sets.present(settings, topic.name)
         with sinks.configured(spark, _LEAN if part.is_few else {}):

@@ -22,8 +22,9 @@ from include.quality_page.quarantine import Filter
 from include.quality_page.reading import Warehouse
 from spark_jobs import control, run
 from spark_jobs.control import rule_sets
+from spark_jobs.control.backfills import Backfill
 from spark_jobs.lake import tables
-from spark_jobs.reprocessing import dry_run, erasure, redrive, redrive_plan
+from spark_jobs.reprocessing import backfill, dry_run, erasure, redrive, redrive_plan
 from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -181,6 +182,12 @@ def test_a_registry_that_is_away_stops_only_what_needs_it(
     plan = erasure.make_plan(spark, settings, "e", "C00000001", "who", "why")
     assert len(plan.places["transactions"]) == 4 + len(named)
     assert {"T1", "T2", "T3", "T4"} >= set(plan.ids)
+
+    # A backfill that began before a schema was known ends before a step: silver may have judged rows of its range by it.
+    begun = Backfill("b", at("2013-01-01"), at("2013-01-02"), tables.REBUILT, dict.fromkeys(lake.BRONZE, "2"))
+    work = backfill._Work(spark, settings, Request(begun.start, begun.end, begun.tables), begun, "run")
+    with pytest.raises(LedgerError, match=r'a schema became known meanwhile: found rules .*"transactions": "2\+2".*run it again'):
+        work.take_turn([])
 
 
 def test_the_page_shows_what_a_record_says(spark: SparkSession, tmp_path: Path, registry: str) -> None:

@@ -1,6 +1,7 @@
 """Rules files: what is refused, and the registry of every text that was ever used."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,7 @@ def test_schemas_are_part_of_a_version_in_the_order_in_which_they_came(home: Set
     for version, expected in (("1", ()), ("1+1", SCHEMAS[:1]), ("2+3", SCHEMAS)):
         found = rule_sets.recorded(home, "accounts", version)
         assert (found.version, found.schemas) == (version, expected)
-    with pytest.raises(LedgerError, match=r"no rules of accounts at version '1\+4' in control.registry_schemas"):
+    with pytest.raises(LedgerError, match=r"no rules of accounts at version '1\+4' in control.rule_sets and control.registry_schemas"):
         rule_sets.recorded(home, "accounts", "1+4")
 
 
@@ -166,6 +167,10 @@ def test_a_batch_that_was_begun_with_schemas_is_repeated_with_those(home: Settin
     assert (found.last, found.rules.version, found.rules.schemas) == (4, "1+1", SCHEMAS[:1])
 
 
-def test_a_version_with_the_sign_that_joins_schemas_to_it_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"found version '1\+2', expected a text in quotes, without \+"):
-        parse_rules("accounts", GOOD.replace('"1"', '"1+2"'))
+def test_a_version_with_the_sign_that_joins_schemas_to_it_is_refused(home: Settings, rules: Path) -> None:
+    put(rules, GOOD.replace('"1"', '"1+2"'))
+    with pytest.raises(SettingsError, match=r"found version '1\+2', expected one without \+"):
+        rule_sets.register(home, ["accounts"])
+    row = {"topic": "accounts", "version": "1+2", "text": rules.read_text(), "recorded_at": datetime.now(UTC)}
+    control.append(home, tables.RULE_SETS, [row])  # of a time when it was none
+    assert rule_sets.recorded(home, "accounts", "1+2").schemas == ()

@@ -11,13 +11,14 @@ import pytest
 
 from expectations.wire_format import WireSchema, check, decode, schema_id
 
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
 FIELDS = {
     "transactionId": "string",
     "eventTime": {"type": "long", "logicalType": "timestamp-millis"},
     "type": {"type": "enum", "name": "Type", "symbols": ["Credit", "Debit"]},
     "operation": ["null", "string"],
     "amount": "double",
-    "balance": {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2},
+    "balance": MONEY,
     "day": {"type": "int", "logicalType": "date"},
     "rate": "float",
     "isNew": "boolean",
@@ -92,7 +93,7 @@ def test_names_of_other_schemas_are_found() -> None:
     schema = WireSchema(9, "AVRO", json.dumps(customer), (json.dumps(address),))
     check(schema)
     out = BytesIO()
-    fastavro.schemaless_writer(out, schema.avro, {"f0": {"f0": "Hory"}, "f1": None})
+    fastavro.schemaless_writer(out, schema.avro[0], {"f0": {"f0": "Hory"}, "f1": None})
     assert decode(b"\0\0\0\0\x09" + out.getvalue(), {9: schema}) == b'{"f0": {"f0": "Hory"}, "f1": null}'
 
 
@@ -104,15 +105,25 @@ def test_names_of_other_schemas_are_found() -> None:
         ("AVRO", "[" * 100_000, "expected a schema of Avro"),
         ("AVRO", '"string"', "found no record at the top"),
         ("AVRO", json.dumps(record("R", "Unknown")), "found UnknownType"),
+        ("AVRO", json.dumps(record("R", {"type": "fixed", "name": "F", "size": "9"})), "found TypeError"),
+        ("AVRO", json.dumps({"type": "int", "name": 5}), "expected"),
+        ("AVRO", json.dumps(record("R", {"type": "int", "fields": 5}, {"type": "record", "name": "S"})), "expected"),
+        ("AVRO", json.dumps(record("R")) + '"\ud800"', "surrogates not allowed"),
+        ("AVRO", '"' + "x" * 2**20 + '"', "found 1,048,578 characters"),
+        ("AVRO", json.dumps(record("R", "null")), "found a value of type null, expected one that takes a byte"),
+        ("AVRO", json.dumps(record("R", record("S"))), "found a value of type record"),
+        ("AVRO", json.dumps(record("R", {"type": "error", "name": "E", "fields": [{"name": "n", "type": ["null", "E"]}]})), "type error"),
+        ("AVRO", json.dumps(record("R", {"type": "array", "items": {"type": "error", "name": "E", "fields": []}})), "type error"),
+        ("AVRO", json.dumps(record("R", MONEY | {"scale": 900_000})), "found scale 900000"),
         ("AVRO", json.dumps(record("R", ["null", "R"])), "found type R within itself"),
         (
             "AVRO",
             json.dumps(record("R", {"type": "array", "items": record("S", ["null", "x.R"], namespace="x")}, namespace="x")),
             "within itself",
         ),
-        ("AVRO", json.dumps(record("R", {"type": "array", "items": "null"})), "may take no byte"),
-        ("AVRO", json.dumps(record("R", {"type": "array", "items": record("S")})), "may take no byte"),
-        ("AVRO", json.dumps(record("R", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}})), "may take no byte"),
+        ("AVRO", json.dumps(record("R", {"type": "array", "items": "null"})), "takes a byte"),
+        ("AVRO", json.dumps(record("R", {"type": "array", "items": record("S")})), "takes a byte"),
+        ("AVRO", json.dumps(record("R", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}})), "takes a byte"),
     ],
 )
 def test_a_schema_by_which_nothing_can_be_read_safely_is_refused(kind: str, text: str, found: str) -> None:
@@ -124,4 +135,35 @@ def test_a_schema_by_which_nothing_can_be_read_safely_is_refused(kind: str, text
 def test_ordinary_schemas_are_accepted() -> None:
     check(SCHEMA)
     check(WireSchema(1, "JSON", "{}"))
-    check(WireSchema(1, "AVRO", json.dumps(record("R", record("S", "string"), "S", {"type": "map", "values": "null"}))))
+    check(WireSchema(1, "AVRO", json.dumps(record("R", record("S", "string"), "S", {"type": "map", "values": ["null", "int"]}))))
+
+
+def test_a_decimal_keeps_its_digits_whatever_precision_is_stated() -> None:
+    """Who writes in another language may not check it; a reader must not round money."""
+    schema = WireSchema(1, "AVRO", json.dumps(record("R", MONEY)))
+    check(schema)
+    for number, text in ((123_456, "1234.56"), (-1, "-0.01"), (0, "0.00"), (10**38 - 1, f"{10**36 - 1}.99")):
+        data = number.to_bytes(17, "big", signed=True)
+        assert decode(b"\0\0\0\0\1" + bytes([2 * len(data)]) + data, {1: schema}) == f'{{"f0": {text}}}'.encode()
+    long = b"\0\0\0\0\1\x80\x0e" + b"\x7f" * 896  # as text it would take a time that grows with the square of its size
+    assert decode(long, {1: schema}) == long
+
+
+def test_few_bytes_do_not_become_a_long_text() -> None:
+    kind = {"type": "array", "items": {"type": "enum", "name": "E", "symbols": ["x" * 100_000]}}
+    schema = WireSchema(1, "AVRO", json.dumps(record("R", kind)))
+    check(schema)
+    value = b"\0\0\0\0\1\xd0\x0f" + b"\0" * 1000 + b"\0"  # a thousand elements, and the end
+    assert decode(value, {1: schema}) == value
+    assert decode(b"\0\0\0\0\7" + b"x" * 2**20, {7: SCHEMA}) == b"\0\0\0\0\7" + b"x" * 2**20
+
+
+def test_types_that_double_are_checked_at_once() -> None:
+    schema: Any = record("R0", "int")
+    for number in range(1, 30):
+        schema = record(f"R{number}", schema, f"R{number - 1}")
+    check(WireSchema(1, "AVRO", json.dumps(schema)))
+    for number in range(30, 40):
+        schema = record(f"R{number}", schema)
+    with pytest.raises(ValueError, match="found 41 types within one another"):
+        check(WireSchema(1, "AVRO", json.dumps(schema)))

@@ -29,6 +29,16 @@ SCHEMAS = {
         "schema": '"B"',
         "references": [{"name": "C", "subject": "c", "version": 1}],
     },
+    "/schemas/ids/6": {"schema": '"B"', "references": [{"name": "D", "subject": "d", "version": 1}]},
+    "/subjects/d/versions/1": {
+        "subject": "d",
+        "version": 1,
+        "id": 6,
+        "schema": '"D"',
+        "references": [{"name": "D", "subject": "d", "version": 1}],
+    },
+    "/schemas/ids/7": {"schema": {"no": "text"}},
+    "/schemas/ids/8": [],
     "/subjects/c/versions/1": {"subject": "c", "version": 1, "id": 8, "schema": '"C"'},
 }
 
@@ -39,8 +49,22 @@ class _Registry(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         is_known = self.headers["Authorization"] == f"Basic {base64.b64encode(LOGIN.encode()).decode()}"
-        status = 401 if not is_known else 500 if path == "/schemas/ids/5" else 200 if path in SCHEMAS else 404
-        body = json.dumps(SCHEMAS.get(path) if status == 200 else {"error_code": status, "message": f"no {path}"}).encode()
+        status = (
+            401
+            if not is_known
+            else 500
+            if path == "/schemas/ids/5"
+            else 403
+            if path == "/schemas/ids/3"
+            else 200
+            if path in SCHEMAS
+            else 404
+        )
+        body = json.dumps(
+            SCHEMAS.get(path)
+            if status == 200
+            else {"error_code": 40403 if status == 404 and not path.startswith("/none") else status, "message": f"no {path}"}
+        ).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(body)))
@@ -76,7 +100,11 @@ def test_schemas_come_with_those_that_they_name(tmp_path: Path) -> None:
         registry = Registry(settings_of(tmp_path, url, LOGIN, authority.file))
         assert registry.find(1) == Registered("JSON", "{}", ())
         assert registry.find(2) == Registered("AVRO", '"A"', ('"C"', '"B"'))  # each after what it names itself
-        assert registry.find(4) is None
+        assert [registry.find(number) for number in (4, 3, 2**31)] == [None, None, None]  # not there, not for us, none at all
+        assert registry.find(6) == Registered("AVRO", '"B"', ('"D"',))  # which names itself: the check of schemas refuses it
+        for number in (7, 8):
+            with pytest.raises(ValueError, match="in the registry's answer, expected a schema"):
+                registry.find(number)
 
 
 def test_a_failure_is_a_line_without_a_secret(tmp_path: Path) -> None:
@@ -90,7 +118,9 @@ def test_a_failure_is_a_line_without_a_secret(tmp_path: Path) -> None:
             (right, 5, "HTTP 500"),
             (stranger, 1, "ConnectError: .*CERTIFICATE_VERIFY"),
         ):
-            with pytest.raises(LedgerError, match=f"^schema registry {url}: found {found}.*, expected schema {number}, which new") as error:
+            with pytest.raises(
+                LedgerError, match=f"^schema registry {url}.*: found {found}.*, expected schema {number}, which new"
+            ) as error:
                 registry.find(number)
             assert "canary" not in str(error.value)
 
