@@ -120,3 +120,11 @@ def test_of_many_decisions_the_older_ones_are_folded(home: Settings, opened: Ope
     expect(page.get_by_text("reason 3", exact=True)).to_be_hidden()
     page.get_by_text("3 older decisions").click()
     expect(page.get_by_text("reason 1", exact=True)).to_be_visible()
+
+
+def test_on_a_narrow_screen_decisions_are_read_without_scrolling(home: Settings, opened: Open) -> None:
+    rows.fill(home, 3)
+    rows.write(home, tables.DECISIONS, [rows.decision(2, "gold", "release anyway", "Ivan", "a known fault of one branch")])
+    page = opened("decisions", 390)
+    expect(page.get_by_text("a known fault of one branch")).to_be_attached()
+    assert page.locator(".wide").evaluate_all("boxes => boxes.filter(e => e.scrollWidth > e.clientWidth).length") == 0

@@ -50,11 +50,6 @@ def test_what_was_decided_is_a_page(home: Settings, opened: Open) -> None:
     expect(page.get_by_text("answer there what is open under Required Actions")).to_be_visible()
     log = page.get_by_role("table").last.get_by_role("row")
     expect(log).to_have_count(3)
-    narrow = opened("decisions", 390)
-    expect(narrow.get_by_text("asked the bank").last).to_be_attached()
-    assert (
-        narrow.locator(".wide").evaluate_all("boxes => boxes.filter(e => e.scrollWidth > e.clientWidth).length") == 0
-    )  # who, why: no scrolling
     expect(log.nth(1)).to_contain_text("Olga")
     expect(log.nth(2)).to_contain_text("release anyway")
     expect(page.get_by_role("link", name="Trigger quality_decision")).to_have_attribute("href", "/dags/quality_decision")
