@@ -193,7 +193,7 @@ def await_question(settings: Settings, api: AirflowApi, run_id: str) -> None:
 def answer(page: Page, choice: str, reason: str, name: str) -> None:
     """Open the one required action from the list, read it, give the reason, press the button."""
     page.goto("/required_actions?response_received=false")
-    page.get_by_role("link", name=re.compile("^Gate .*silver.* closed")).click()
+    page.get_by_role("link", name=re.compile("^The gate of silver is closed")).click()
     page.get_by_text("Readers see").wait_for()
     button = page.get_by_role("button", name=choice, exact=True)
     expect(button).to_be_disabled()  # a reason is required
