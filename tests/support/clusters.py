@@ -39,8 +39,8 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """Start it with its logs in a folder; it is stopped at the end, whatever happens."""
+def running_cluster(folder: Path, **more: str) -> Iterator[Cluster]:
+    """Start it, with more variables, and its logs in a folder; it is stopped at the end, whatever happens."""
     port, page = (next(port for port in range(least, 17999) if port_is_free(port)) for least in (17077, 17500))
     home = Path(pyspark.__file__).parent
     launcher = [str(home / "bin/spark-class")]
@@ -50,7 +50,8 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
         "master": ["org.apache.spark.deploy.master.Master", *common, "--host", MASTER, "--webui-port", str(page), "--port", str(port)],
         "worker": ["org.apache.spark.deploy.worker.Worker", *common, *worker, f"spark://{MASTER}:{port}"],
     }
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": MASTER, "_SPARK_AUTH_SECRET": SECRET}
+    own = {"SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": MASTER, "_SPARK_AUTH_SECRET": SECRET}
+    environment = {**os.environ, **more, **own}
     ready = {"master": "I have been elected", "worker": "Successfully registered"}
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
