@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from include.producer import Message
 from include.stack import cluster
 from include.stack.endpoints import write_endpoints
 from include.stack.lifecycle import status
@@ -14,7 +15,7 @@ from include.stack.processes import find_all, find_part
 from include.stack.shutdown import stop_parts
 from spark_jobs.lake import tables
 from spark_jobs.lake.tables import Table
-from tests.integration.conftest import Broker, Wave
+from tests.integration.conftest import Broker
 from tests.support.checks import assert_bronze_is, assert_silver_follows
 from tests.support.ledger import Ledger, await_that
 
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def on_cluster(first_wave: Wave, broker: Broker, tmp_path: Path) -> Iterator[Ledger]:
-    """An empty home, whose jobs run on a cluster of its own; the broker has the first wave."""
+def on_cluster(broker: Broker, first_sent: list[Message], tmp_path: Path) -> Iterator[Ledger]:
+    """An empty home, whose jobs run on a cluster of its own; the broker has the first messages."""
     ledger = Ledger(home := tmp_path / "home", broker.bootstrap)
     try:
         cluster.wait(home, cluster.launch(home))

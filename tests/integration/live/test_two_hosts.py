@@ -86,7 +86,7 @@ def test_a_commit_that_is_under_way_to_s3_when_its_host_is_paused_comes_too_late
 ) -> None:
     """The network keeps it until the other host has taken over and committed; then the first one wakes up."""
     with running_postgres(tmp_path / "postgres") as url, running_s3(tmp_path / "s3") as (door, access):
-        shared = {"LEDGER_POSTGRES_URL": url, **in_storage("shared"), **access}
+        shared = {"LEDGER_POSTGRES_URL": url, **in_storage(tmp_path.name), **access}
         here, there = Ledger(tmp_path / "here", bootstrap), Ledger(tmp_path / "there", bootstrap)
         settings = enter(here.environment(**shared), monkeypatch)
         door.hold_at(TABLE.path(settings) / "_delta_log" / f"{1:020}.json")
