@@ -200,4 +200,6 @@ def test_the_page_shows_what_a_record_says(spark: SparkSession, tmp_path: Path, 
         ("1.5", ["type_known"]),
         (None, ["parseable"]),
     ]
-    assert rows[1].fields == (("", "the header of a schema registry (schema 999) before 2 bytes that are not JSON, as of Avro or Protobuf"),)
+    assert rows[1].fields == (
+        ("", "the header of a schema registry (schema 999) before 2 bytes that are not JSON, as of Avro or Protobuf"),
+    )
