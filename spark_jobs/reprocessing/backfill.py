@@ -5,7 +5,6 @@ silver and gold and leaves both consistent; live runs take their turns between t
 after the last finished step. The next job that writes silver or gold finishes a step that stopped halfway.
 """
 
-import json
 import logging
 import time
 from dataclasses import dataclass
@@ -166,12 +165,12 @@ class _Work:
 
     def refuse_other_rules(self) -> None:
         """Raise LedgerError where silver has come to know a schema since the backfill began: it may have judged rows of the range by it."""
-        present = {topic.name: rule_sets.present(self.settings, topic.name).version for topic in TOPICS}
-        if present != dict(self.backfill.rules):
-            raise LedgerError(
-                f"a schema became known meanwhile: found rules {json.dumps(present)}, expected {json.dumps(dict(self.backfill.rules))} as "
-                f"the {self.backfill} began: run it again, and it starts anew by these"
-            )
+        for topic, begun in self.backfill.rules.items():
+            if (present := rule_sets.present(self.settings, topic).version) != begun:
+                raise LedgerError(
+                    f"a schema became known meanwhile: found rules {present!r} of {topic}, expected {begun!r} as when the {self.backfill} "
+                    "began: run it again, and it starts anew by these"
+                )
 
     def await_live_gates(self) -> None:
         """Wait, within limits, until the live run's gates have judged what it brought."""

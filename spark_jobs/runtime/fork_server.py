@@ -32,7 +32,18 @@ ANSWER_SECONDS = 30.0
 STREAMS = 3  # input, output and errors come with a request
 # In this order: what Great Expectations can do with Spark and SQLAlchemy no gate uses, and it is slower with them.
 LIBRARIES = (
-    *("great_expectations", "pandas", "yaml", "psutil", "numpy", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "deltalake"),
+    *(
+        "great_expectations",
+        "pandas",
+        "yaml",
+        "psutil",
+        "numpy",
+        "pyarrow.compute",
+        "pyarrow.dataset",
+        "pyarrow.parquet",
+        "deltalake",
+        "fastavro",
+    ),
     *("py4j.java_gateway", "pyspark.sql.functions", "pyspark.sql.streaming", "delta.tables"),
 )
 _HIDDEN_FROM_GX = ("pyspark", "sqlalchemy")

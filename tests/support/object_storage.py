@@ -13,8 +13,11 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+import fsspec
+
 from include.stack import s3
 from include.stack.shutdown import stop_parts
+from spark_jobs.runtime import objects
 
 _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _BUSY_SECONDS = 8  # longer than clients of Python repeat a request
@@ -121,6 +124,8 @@ def _serve(server: tuple[str, int], shared: tuple[Any, ...], told: Any) -> None:
 @contextmanager
 def running_s3(home: Path) -> Iterator[tuple[Door, dict[str, str]]]:
     """The door of a server, and the variables by which clients reach it through that; both are stopped behind the block."""
+    objects.register()
+    fsspec.get_filesystem_class("s3a").clear_instance_cache()  # clients of another test's server, which had a bucket of the same name
     try:
         if started := s3.launch(home):
             s3.wait(home, started)
