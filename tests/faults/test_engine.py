@@ -172,10 +172,8 @@ def test_an_engine_that_is_killed_fails_its_job_with_a_line_and_is_replaced(runn
     assert int(job.stdout.readline()) == victims[0].pid
     victims[part].kill()
     said = job.communicate(timeout=60)[0].splitlines()
-    assert (job.returncode, said[-1]) == (
-        1,
-        f"the engine (process {victims[1].pid}) ended while this job ran in it: run it again; it continues from what the tables hold",
-    )
+    line = f"the engine (process {victims[1].pid}) ended while this job ran in it: run it again; it continues from what the tables hold"
+    assert (job.returncode, line in said) == (1, True), said[-20:]  # Py4J may log its own error after it, at the end of the process
     await_that(lambda: not alive(server))
     await_that(lambda: (beat := running.beat()) and victims[1] not in beat.processes())
     assert running.run("") == (0, running.processes()[0].pid, "")
