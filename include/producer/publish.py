@@ -19,6 +19,7 @@ Headers = list[tuple[str, str | bytes | None]]
 Part = tuple[str, str | None]  # topic and what was injected (None: a plain row)
 
 _POLL_EVERY = 500  # messages between two looks at the acknowledgements
+_LEAST_WAIT = 0.02  # seconds; librdkafka gathers messages for as long before it sends them, and shorter waits keep a core busy
 _CONFIG: dict[str, str | int | float | bool] = {
     "acks": "all",
     "enable.idempotence": True,
@@ -99,8 +100,9 @@ class _Sender:
     def _wait_for(self, pace: "_Pace") -> None:
         pace.advance()
         self._producer.poll(0)
-        while not self._is_stopped and (seconds := pace.seconds_to_wait()) > 0:
-            self._producer.poll(seconds)
+        if pace.seconds_to_wait() >= _LEAST_WAIT:
+            while not self._is_stopped and (seconds := pace.seconds_to_wait()) > 0:
+                self._producer.poll(seconds)
 
     def _send(self, message: Message) -> None:
         part = (message.topic, message.injected)

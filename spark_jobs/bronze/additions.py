@@ -5,7 +5,7 @@ that others add raise the numbers of its later batches (`batch_offset`), so numb
 yet written takes the next free number when it is written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
@@ -115,19 +115,21 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
     number = last_number(settings, table) + 1 if spool.new_rows else None
     # A commit without a new batch belongs to the batches before it (`written.version_upto`).
     metadata = {"application": application, **({"batch": number} if number else {})}
-    _commit(settings, table, spool, number, metadata, Txn(_APPLICATION, number) if number else None)
+    _commit(settings, table, spool.read(), number, metadata, Txn(_APPLICATION, number) if number else None)
     return number
 
 
-def append_planned(settings: Settings, table: Table, spool: Spool, upto: int, number: int) -> None:
+def append_planned(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], upto: int, number: int) -> None:
     """Append what the stream's batch `upto`, by its own count, brings: as the table's batch `number`. For the stream itself."""
-    _commit(settings, table, spool, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
+    _commit(settings, table, rows, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
 
 
-def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, metadata: Mapping[str, Any], txn: Txn | None) -> None:
+def _commit(
+    settings: Settings, table: Table, batches: Iterable[pa.RecordBatch], number: int | None, metadata: Mapping[str, Any], txn: Txn | None
+) -> None:
     properties = commit_properties(settings, table, metadata, [txn] if txn else [])
     schema = pa.schema(table.delta_schema().to_arrow())
-    rows = pa.RecordBatchReader.from_batches(schema, _numbered(spool.read(), number))
+    rows = pa.RecordBatchReader.from_batches(schema, _numbered(batches, number))
     kill_point(f"before {table.name}")
     write_deltalake(
         table.open(settings),
@@ -140,7 +142,7 @@ def _commit(settings: Settings, table: Table, spool: Spool, number: int | None, 
     kill_point(f"after {table.name}")
 
 
-def _numbered(batches: Iterator[pa.RecordBatch], number: int | None) -> Iterator[pa.RecordBatch]:
+def _numbered(batches: Iterable[pa.RecordBatch], number: int | None) -> Iterator[pa.RecordBatch]:
     """The rows with the number of the new batch where they have none."""
     for batch in batches:
         place = batch.schema.get_field_index("_batch")

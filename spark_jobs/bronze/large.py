@@ -7,6 +7,7 @@ reader takes the batch, one record at a time. A record that is itself larger is 
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from spark_jobs.bronze import gaps
 from spark_jobs.bronze.additions import Spool, bronze_row
@@ -21,13 +22,27 @@ POLL_BYTES = 2**20  # compressed, of a partition, in one answer to Spark's consu
 Planned = Mapping[int, range]  # the offsets of a batch, by partition
 
 
-def is_large(settings: Settings, topic: str, planned: Planned) -> bool:
-    """Whether Spark's consumer could have to hold more than MOST_BYTES, decoded, to read these offsets."""
+@dataclass(frozen=True)
+class Sizes:
+    """Decoded bytes of a planned batch: what Spark's consumer could have to hold at once, and all of it; None: nobody knows."""
+
+    most_at_once: int = 0
+    total: int | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether Spark's consumer could have to hold more than it may."""
+        return self.most_at_once > MOST_BYTES
+
+
+def measure(settings: Settings, topic: str, planned: Planned) -> Sizes:
+    """The sizes of the records at these offsets."""
     with Fetches(settings.broker(), topic) as fetches:
         try:
-            return any(_holds_much(fetches.batches(number, offsets.start), offsets.stop) for number, offsets in planned.items() if offsets)
+            found = [_measure(fetches.batches(number, offsets.start), offsets.stop) for number, offsets in planned.items() if offsets]
         except (ValueError, OSError):  # damaged, or older than Kafka 0.11
-            return False
+            return Sizes()
+    return Sizes(max((most for most, _ in found), default=0), sum(total for _, total in found))
 
 
 def read(settings: Settings, table: Table, label: str, planned: Planned, spool: Spool) -> None:
@@ -71,20 +86,25 @@ def refusal(topic: str, partition: int, record: Record) -> LedgerError:
     )
 
 
-def _holds_much(batches: Iterable[RecordBatch], end: int) -> bool:
-    """Whether record batches that come in one answer decode to more than MOST_BYTES. Looks as far past `end` as an answer may reach."""
+def _measure(batches: Iterable[RecordBatch], end: int) -> tuple[int, int]:
+    """Decoded bytes of the record batches that may come in one answer, the most of them, and of all. More than MOST_BYTES ends the count.
+
+    Looks as far past `end` as an answer may reach.
+    """
     answer: deque[tuple[int, int]] = deque()  # compressed and decoded sizes of the last batches that may come together
-    compressed = decoded = passed = 0
+    compressed = decoded = passed = most = total = 0
     for batch in batches:
         if batch.first_offset >= end:
             if passed > POLL_BYTES:
-                return False
+                break
             passed += len(batch.payload)
         answer.append((len(batch.payload), batch.decoded_size(MOST_BYTES)))
+        total += answer[-1][1]
         compressed, decoded = compressed + answer[-1][0], decoded + answer[-1][1]
         while len(answer) > 1 and compressed > POLL_BYTES:
             before = answer.popleft()
             compressed, decoded = compressed - before[0], decoded - before[1]
-        if decoded > MOST_BYTES:
-            return True
-    return False
+        most = max(most, decoded)
+        if most > MOST_BYTES:
+            break
+    return most, total

@@ -17,12 +17,14 @@ from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn
+from spark_jobs.runtime.session import FEW_ROWS
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.service.query_loop import Batch, SupervisedQuery
 
 log = logging.getLogger(__name__)
 
 TRIGGER_SECONDS = 1.5
+_MOST_FEW, _FEW_BYTES = 20_000, 16 * 2**20  # records of a batch that is held in memory, and their decoded bytes
 
 
 def with_coordinates(records: DataFrame, label: str, batch: int) -> DataFrame:
@@ -129,18 +131,30 @@ class Stream(SupervisedQuery):
         def append(records: DataFrame, number: int) -> None:
             confirm_topic(self._settings, self.topic, checkpoint)
             count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
-            if large.is_large(self._settings, self.topic, planned):
+            sizes, most = large.measure(self._settings, self.topic, planned), sum(map(len, planned.values()))
+            rows = with_coordinates(records, checkpoint.label, count + offset)
+            may_replay, are_few = checkpoint.may_replay(number), most <= _MOST_FEW and sizes.total is not None and sizes.total <= _FEW_BYTES
+            if sizes.is_large:
                 self._append_large(checkpoint, planned, count, count + offset)
+            elif are_few and not may_replay:
+                self._append_few(rows, count, count + offset)
             else:
-                rows = with_coordinates(records, checkpoint.label, count + offset)
-                if checkpoint.may_replay(number):
+                if may_replay:
                     known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
                     rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
-                most = sum(map(len, planned.values()))
-                sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), batch=count + offset, at_most=most)
+                sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), count + offset, are_few=are_few)
             self._batch = count + offset
 
         return append
+
+    def _append_few(self, rows: DataFrame, count: int, batch: int) -> None:
+        """A batch that fits into memory: read by Spark, and committed without it, which would plan for longer than it writes."""
+        if additions.count_written(self._settings, self.table) >= count:
+            return
+        with sinks.configured(rows.sparkSession, FEW_ROWS):
+            few = rows.select(*self.table.columns).toArrow()
+        ordered = few.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+        additions.append_planned(self._settings, self.table, ordered.to_batches(), count, batch)
 
     def _append_large(self, checkpoint: Checkpoint, planned: large.Planned, count: int, batch: int) -> None:
         """A batch that Spark's consumer cannot read, one record at a time, once."""
@@ -149,6 +163,6 @@ class Stream(SupervisedQuery):
         with additions.open_spool(self._settings, self.table) as spool:
             large.read(self._settings, self.table, checkpoint.label, planned, spool)
             log.info("%s: batch %d decodes to much more than it is: read without Spark, %d records", self.table.name, batch, spool.rows)
-            additions.append_planned(self._settings, self.table, spool, count, batch)
+            additions.append_planned(self._settings, self.table, spool.read(), count, batch)
         self._progressed = time.time()  # Spark's own progress says nothing of records that it did not read
         self._recovered()

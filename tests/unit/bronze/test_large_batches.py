@@ -20,7 +20,7 @@ def test_a_planned_batch_counts_also_without_a_record(tmp_path: Path) -> None:
         with additions.open_spool(settings, BRONZE_ACCOUNTS) as spool:
             for offset in offsets:
                 spool.add({**bronze_row(Record(offset, 1, 1, b"K", b"V", [("a", None)]), "accounts#2", 0), "_batch": None})
-            additions.append_planned(settings, BRONZE_ACCOUNTS, spool, upto, upto + 10)
+            additions.append_planned(settings, BRONZE_ACCOUNTS, spool.read(), upto, upto + 10)
         assert additions.count_written(settings, BRONZE_ACCOUNTS) == upto
     assert newest_batch(settings, BRONZE_ACCOUNTS) == 12
     rows = DeltaTable(str(BRONZE_ACCOUNTS.path(settings))).to_pyarrow_table().to_pylist()
