@@ -24,7 +24,7 @@ from spark_jobs.service.query_loop import Batch, SupervisedQuery
 log = logging.getLogger(__name__)
 
 TRIGGER_SECONDS = 1.5
-_MOST_FEW, _FEW_BYTES = 20_000, 16 * 2**20  # records of a batch that is held in memory, and their decoded bytes
+_FEW_BYTES = 16 * 2**20  # the decoded records of a batch that is held in memory
 
 
 def with_coordinates(records: DataFrame, label: str, batch: int) -> DataFrame:
@@ -133,7 +133,8 @@ class Stream(SupervisedQuery):
             count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
             sizes, most = large.measure(self._settings, self.topic, planned), sum(map(len, planned.values()))
             rows = with_coordinates(records, checkpoint.label, count + offset)
-            may_replay, are_few = checkpoint.may_replay(number), most <= _MOST_FEW and sizes.total is not None and sizes.total <= _FEW_BYTES
+            may_replay = checkpoint.may_replay(number)
+            are_few = most <= sinks.MOST_IN_ONE_FILE and sizes.total is not None and sizes.total <= _FEW_BYTES
             if sizes.is_large:
                 self._append_large(checkpoint, planned, count, count + offset)
             elif are_few and not may_replay:

@@ -7,15 +7,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from include.producer import Message
 from include.stack import cluster
 from include.stack.endpoints import write_endpoints
 from include.stack.lifecycle import status
 from include.stack.processes import find_all, find_part
 from include.stack.shutdown import stop_parts
 from spark_jobs.lake import tables
+from spark_jobs.lake.sinks import MOST_IN_ONE_FILE
 from spark_jobs.lake.tables import Table
 from tests.integration.conftest import Broker
+from tests.support import waves
+from tests.support.brokers import running_broker
 from tests.support.checks import assert_bronze_is, assert_silver_follows
 from tests.support.ledger import Ledger, await_that
 
@@ -23,9 +25,19 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def on_cluster(broker: Broker, first_sent: list[Message], tmp_path: Path) -> Iterator[Ledger]:
-    """An empty home, whose jobs run on a cluster of its own; the broker has the first messages."""
-    ledger = Ledger(home := tmp_path / "home", broker.bootstrap)
+def full_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker with the first messages, and the last of them so often that the workers write the batch of bronze."""
+    with running_broker(tmp_path / "broker") as bootstrap:
+        broker = Broker(bootstrap)
+        first = waves.split_plan()[0]
+        broker.send([*first, *[first[-1]] * MOST_IN_ONE_FILE])
+        yield broker
+
+
+@pytest.fixture
+def on_cluster(full_broker: Broker, tmp_path: Path) -> Iterator[Ledger]:
+    """An empty home, whose jobs run on a cluster of its own."""
+    ledger = Ledger(home := tmp_path / "home", full_broker.bootstrap)
     try:
         cluster.wait(home, cluster.launch(home))
         write_endpoints(home, {"spark_master": cluster.own_master(home) or "", "spark_secret_file": str(cluster.secret_file(home))})
@@ -35,11 +47,11 @@ def on_cluster(broker: Broker, first_sent: list[Message], tmp_path: Path) -> Ite
     assert find_all(home) == []
 
 
-def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, broker: Broker) -> None:
+def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, full_broker: Broker) -> None:
     """Bronze loses the first worker when a file of its batch is written, silver the second with what it has shuffled."""
     bronze, (first, second) = tables.BRONZE_TRANSACTIONS, cluster.WORKERS
     lose_worker(on_cluster, "bronze --available-now", bronze, first, bronze.path(on_cluster.settings), "*.parquet")
-    assert_bronze_is(on_cluster, broker.sent)
+    assert_bronze_is(on_cluster, full_broker.sent)
     told = status({"LEDGER_HOME": str(on_cluster.home)})
     assert [told[part] for part in ("SPARK_MASTER", "SPARK_WORKER_1", "SPARK_WORKER_2")] == ["running", "stopped", "running"]
     assert told["LEDGER_SPARK_MASTER"] == cluster.own_master(on_cluster.home)
