@@ -47,11 +47,14 @@ test: setup ## every test, few seeds
 soak: setup ## the long tests, many seeds
 	@$(PY) -m pytest -m soak
 
-bench: setup ## bronze, silver and gold beside other engines, as a table and JSON; COMPARE=FILE with an earlier one, ROWS=N transactions
-	@.bench/bin/python -c 'import duckdb' 2>/dev/null || { $(PYTHON) -m venv .bench && .bench/bin/pip install --quiet --requirement tests/benchmarks/peers/requirements.txt; }
+bench: setup ## bronze, silver and gold beside other engines: a table, JSON, a plot. ROWS=N transactions, REPEATS=N, ONLY=NAME,...; COMPARE=FILE with an earlier one
+	@[ -x .bench/bin/pip ] || $(PYTHON) -m venv .bench
+	@.bench/bin/pip install --quiet --disable-pip-version-check --requirement tests/benchmarks/peers/requirements.txt
+	@$(PY) -m tests.benchmarks.peers.flink
 	@mkdir -p artifacts
-	@$(PY) -m tests.benchmarks.bench --json artifacts/bench.json \
-		$(if $(call given,COMPARE),--compare "$$COMPARE") $(if $(call given,ROWS),--transactions "$$ROWS")
+	@$(PY) -m tests.benchmarks.bench --json artifacts/bench.json --plot artifacts/bench.svg \
+		$(if $(call given,COMPARE),--compare "$$COMPARE") $(if $(call given,ROWS),--transactions "$$ROWS") \
+		$(if $(call given,REPEATS),--repeats "$$REPEATS") $(if $(call given,ONLY),--only "$$ONLY") $(if $(call given,FOLDER),--folder "$$FOLDER")
 
 lint: setup ## format, lint, types, and the files that no test runs; repairs nothing
 	$(BIN)/ruff format --check .

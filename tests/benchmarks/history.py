@@ -12,6 +12,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -184,16 +185,20 @@ def run_module(words: Sequence[str], home: Path) -> Measured:
 
 
 def run_command(command: Sequence[str], home: Path) -> Measured:
-    """Run a command in a process of its own. Raises SystemExit with what it wrote to stderr when it fails."""
+    """Run a command in a process of its own. Raises SystemExit with what it wrote when it fails."""
     begun, used, memory = time.monotonic(), dict[int, tuple[float, int, int]](), 0
-    with subprocess.Popen(command, env=environment(home), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(command, env=environment(home), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
         watched = psutil.Process(process.pid)
         while process.poll() is None:
             memory = max(memory, note_use(watched, used))
             time.sleep(0.1)
         seconds = time.monotonic() - begun
         if process.returncode != 0:
-            raise SystemExit(process.stderr.read() if process.stderr else f"{command} failed")
+            output.seek(0)
+            raise SystemExit(output.read() or f"{command} failed")
     processor, read, written = zip(*used.values(), strict=True)
     return Measured(seconds, sum(processor), sum(read), sum(written), memory)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.lake.tables import LAYERS
-from tests.benchmarks.bench import medians
+from tests.benchmarks.report import medians
 
 
 def main() -> None:
