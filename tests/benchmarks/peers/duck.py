@@ -23,6 +23,7 @@ def main() -> None:
     folder.mkdir()
     connection = duckdb.connect()
     connection.execute("set threads = 2; set memory_limit = '2GB'; set preserve_insertion_order = false")
+    connection.execute(f"set temp_directory = '{folder}/spilled'")  # its own choice is a folder of the checkout
     connection.execute(
         f"""
         create temp table parsed as
