@@ -130,28 +130,32 @@ class Stream(SupervisedQuery):
     def _append(self, checkpoint: Checkpoint, offset: int) -> Batch:
         def append(records: DataFrame, number: int) -> None:
             confirm_topic(self._settings, self.topic, checkpoint)
-            count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
-            sizes, most = large.measure(self._settings, self.topic, planned), sum(map(len, planned.values()))
-            rows = with_coordinates(records, checkpoint.label, count + offset)
-            may_replay = checkpoint.may_replay(number)
-            are_few = most <= sinks.MOST_IN_ONE_FILE and sizes.total is not None and sizes.total <= _FEW_BYTES
-            if sizes.is_large:
-                self._append_large(checkpoint, planned, count, count + offset)
-            elif are_few and not may_replay:
-                self._append_few(rows, count, count + offset)
-            else:
-                if may_replay:
-                    known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
-                    rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
-                sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), count + offset, are_few=are_few)
+            count = checkpoint.first_batch + number
+            if additions.count_written(self._settings, self.table) < count:
+                self._append_new(records, checkpoint, number, count + offset)
             self._batch = count + offset
 
         return append
 
+    def _append_new(self, records: DataFrame, checkpoint: Checkpoint, number: int, batch: int) -> None:
+        """Append what the query's batch `number` brings, in the way that fits its size, as the table's batch `batch`."""
+        count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
+        sizes, most = large.measure(self._settings, self.topic, planned), sum(map(len, planned.values()))
+        rows = with_coordinates(records, checkpoint.label, batch)
+        may_replay = checkpoint.may_replay(number)
+        are_few = most <= sinks.MOST_IN_ONE_FILE and sizes.total is not None and sizes.total <= _FEW_BYTES
+        if sizes.is_large:
+            self._append_large(checkpoint, planned, count, batch)
+        elif are_few and not may_replay:
+            self._append_few(rows, count, batch)
+        else:
+            if may_replay:
+                known = sources.read_table(records.sparkSession, self._settings, self.table).select("_topic", "_partition", "_offset")
+                rows = rows.join(known, on=["_topic", "_partition", "_offset"], how="left_anti")
+            sinks.append_batches(rows, self._settings, self.table, Txn(additions.STREAM, count), batch, are_few=are_few)
+
     def _append_few(self, rows: DataFrame, count: int, batch: int) -> None:
         """A batch that fits into memory: read by Spark, and committed without it, which would plan for longer than it writes."""
-        if additions.count_written(self._settings, self.table) >= count:
-            return
         with sinks.configured(rows.sparkSession, FEW_ROWS):
             few = rows.select(*self.table.columns).toArrow()
         ordered = few.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
@@ -159,8 +163,6 @@ class Stream(SupervisedQuery):
 
     def _append_large(self, checkpoint: Checkpoint, planned: large.Planned, count: int, batch: int) -> None:
         """A batch that Spark's consumer cannot read, one record at a time, once."""
-        if additions.count_written(self._settings, self.table) >= count:
-            return
         with additions.open_spool(self._settings, self.table) as spool:
             large.read(self._settings, self.table, checkpoint.label, planned, spool)
             log.info("%s: batch %d decodes to much more than it is: read without Spark, %d records", self.table.name, batch, spool.rows)
