@@ -117,9 +117,9 @@ def print_tables(home: Path, title: str) -> None:
 
 def use_of(process: psutil.Process) -> tuple[float, int]:
     """The processor seconds and the bytes read of a process so far."""
-    used = dict[int, tuple[float, int, int]]()
+    used = dict[psutil.Process, tuple[float, int, int]]()
     note_use(process, used)
-    return used[process.pid][:2]
+    return used[process][:2]
 
 
 @contextmanager

@@ -185,8 +185,11 @@ def run_module(words: Sequence[str], home: Path) -> Measured:
 
 
 def run_command(command: Sequence[str], home: Path) -> Measured:
-    """Run a command in a process of its own. Raises SystemExit with what it wrote when it fails."""
-    begun, used, memory = time.monotonic(), dict[int, tuple[float, int, int]](), 0
+    """Run a command in a process of its own, until all that it started has ended, too. Raises SystemExit with what it wrote when it fails.
+
+    `seconds` are those of the command itself: a JVM removes its files a moment after the Python that drove it.
+    """
+    begun, used, memory = time.monotonic(), dict[psutil.Process, tuple[float, int, int]](), 0
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen(command, env=environment(home), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process,
@@ -196,6 +199,7 @@ def run_command(command: Sequence[str], home: Path) -> Measured:
             memory = max(memory, note_use(watched, used))
             time.sleep(0.1)
         seconds = time.monotonic() - begun
+        psutil.wait_procs(used, timeout=60)
         if process.returncode != 0:
             output.seek(0)
             raise SystemExit(output.read() or f"{command} failed")
@@ -203,13 +207,13 @@ def run_command(command: Sequence[str], home: Path) -> Measured:
     return Measured(seconds, sum(processor), sum(read), sum(written), memory)
 
 
-def note_use(process: psutil.Process, used: dict[int, tuple[float, int, int]]) -> int:
+def note_use(process: psutil.Process, used: dict[psutil.Process, tuple[float, int, int]]) -> int:
     """The processor seconds and the bytes read and written of a process and its children so far; returns the memory they hold now."""
     memory = 0
     try:
         for each in (process, *process.children(recursive=True)):
             times, moved = each.cpu_times(), each.io_counters()
-            used[each.pid] = (times.user + times.system, moved.read_chars, moved.write_chars)
+            used[each] = (times.user + times.system, moved.read_chars, moved.write_chars)
             memory += each.memory_info().rss
     except psutil.Error:
         pass  # one of them is gone: what it had used stays noted
