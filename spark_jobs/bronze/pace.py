@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 KEEPING_UP, FALLING_BEHIND, OVERLOADED = "keeping up", "falling behind", "overloaded"
 
 FLOOR, CEILING, FIRST = 10_000, 500_000, 100_000  # records a batch
+CATCH_UP = 1_000_000  # of a query that ends when all is read: nobody waits for a batch, and silver takes as many at a time
 BATCH_SECONDS = 10.0  # what a full batch should take
 _BEHIND_SECONDS = 3 * BATCH_SECONDS
 _WINDOW_SECONDS = 60.0

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.bronze import additions, large
 from spark_jobs.bronze.checkpoints import Checkpoint
-from spark_jobs.bronze.pace import FIRST, Pace, next_limit
+from spark_jobs.bronze.pace import CATCH_UP, FIRST, Pace, next_limit
 from spark_jobs.bronze.resume_state import confirm_topic, make_topics, open_checkpoint
 from spark_jobs.kafka.clients import spark_options
 from spark_jobs.kafka.offsets import Positions
@@ -56,7 +56,8 @@ class Stream(SupervisedQuery):
         self.pace = Pace()
         self.reached: dict[int, int] | None = None  # bronze holds all records before these offsets
         self._spark, self._settings, self._starting_offsets = spark, settings, starting_offsets
-        self._limit, self._batch, self._last_batch = FIRST, 0, -1
+        self.limit = CATCH_UP if available_now else FIRST  # records a batch
+        self._batch, self._last_batch = 0, -1
 
     def status(self, now: float) -> dict[str, Any]:
         """Its status for the heartbeat; `now` is of the clock of `pace`."""
@@ -73,7 +74,7 @@ class Stream(SupervisedQuery):
                 "lag_seconds": round(seconds, 1),
                 "arrival_rate": round(self.pace.arrival_rate(now), 1),
                 "processing_rate": round(self.pace.processing_rate(now), 1),
-                "limit": self._limit,
+                "limit": self.limit,
             }
         return status | {"progressed_at": self._progressed}
 
@@ -92,10 +93,10 @@ class Stream(SupervisedQuery):
         self._last_batch, self._progressed = progress.batchId, time.time()
         self._recovered()
         self.pace.took(time.monotonic(), records, seconds)
-        limit = next_limit(self._limit, records, seconds)
-        if limit != self._limit and not self._available_now:
+        limit = next_limit(self.limit, records, seconds)
+        if limit != self.limit and not self._available_now:
             log.info("%s: %d records took %.1f s; from now on at most %d a batch", self.table.name, records, seconds, limit)
-            self._limit, self._is_changing = limit, True  # no batch begins before the query has started again
+            self.limit, self._is_changing = limit, True  # no batch begins before the query has started again
 
     def _reach(self, offsets: Positions) -> None:
         self.reached = {int(number): offset for number, offset in offsets.items()}
@@ -116,7 +117,7 @@ class Stream(SupervisedQuery):
             .option("kafka.max.partition.fetch.bytes", large.POLL_BYTES)
             .option("subscribe", self.topic)
             .option("startingOffsets", checkpoint.starting_offsets)
-            .option("maxOffsetsPerTrigger", self._limit)
+            .option("maxOffsetsPerTrigger", self.limit)
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
             .load()

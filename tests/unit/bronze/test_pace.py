@@ -1,9 +1,16 @@
 """How fast a stream goes: limits and states from numbers, on a timeline."""
 
+from pathlib import Path
+from unittest.mock import Mock
+
 import pytest
 
 from spark_jobs.bronze import pace
 from spark_jobs.bronze.pace import CEILING, FALLING_BEHIND, FLOOR, KEEPING_UP, OVERLOADED, Pace, next_limit
+from spark_jobs.bronze.stream import Stream
+from spark_jobs.lake import tables
+from spark_jobs.runtime.settings import read_settings
+from spark_jobs.silver import batches
 
 
 @pytest.mark.parametrize(
@@ -69,3 +76,9 @@ def test_hours_of_lag_are_remembered_in_bounded_memory() -> None:
         found.saw(now, {0: now + 1})
     assert len(found.arrived) <= pace._MOST_SAMPLES
     assert found.lag(50_000, {0: 0}) == (50_000, 50_000)
+
+
+def test_a_query_that_ends_when_all_is_read_brings_as_many_a_batch_as_silver_takes_at_a_time(tmp_path: Path) -> None:
+    settings, table = read_settings({"LEDGER_HOME": str(tmp_path)}), tables.BRONZE_TRANSACTIONS
+    streams = [Stream(Mock(), settings, table, available_now=ends, starting_offsets=None) for ends in (True, False)]
+    assert [stream.limit for stream in streams] == [batches._ROWS_A_PART, pace.FIRST]
