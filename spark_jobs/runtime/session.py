@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 JARS = ROOT / ".jars" / "spark"
 S3_JARS = ROOT / ".jars" / "s3"
 LOG_SETTINGS = ROOT / "include" / "spark" / "log4j2.properties"
-EXECUTOR_OPTIONS = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 RPC = {  # as in include/spark/cluster.conf: a client of any of Spark's ports must know the secret
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -64,7 +63,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
         "spark.driver.extraJavaOptions": " ".join(java_options()),
-        "spark.executor.extraJavaOptions": EXECUTOR_OPTIONS,
+        "spark.executor.extraJavaOptions": " ".join(executor_options()),
         "spark.executorEnv.PYTHONPATH": str(ROOT),  # where Python workers find our code
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -154,7 +153,7 @@ def engine_conf() -> dict[str, str]:
 def _serial_collector() -> dict[str, str]:
     return {
         "spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseSerialGC"]),
-        "spark.executor.extraJavaOptions": f"{EXECUTOR_OPTIONS} -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": " ".join([*executor_options(), "-XX:+UseSerialGC"]),
     }
 
 
@@ -165,16 +164,20 @@ def java_options(*, quick_compiler_only: bool = True) -> list[str]:
     compiled once, by the quick compiler. A JVM that lives for many jobs is faster with both compilers.
     Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
     """
-    archive = [f'-XX:SharedArchiveFile="{CLASS_ARCHIVE}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     return [
-        "-Duser.timezone=UTC",
-        f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        *executor_options(),
         "-XX:+ExitOnOutOfMemoryError",
         *(("-XX:TieredStopAtLevel=1",) if quick_compiler_only else ()),
         "-XX:ReservedCodeCacheSize=256m",
         "-XX:-DontCompileHugeMethods",  # a filter of a hundred ranges is one: interpreted, each row takes ten times as long
-        *(archive if CLASS_ARCHIVE.exists() else ()),
     ]
+
+
+def executor_options() -> list[str]:
+    """How the JVM of an executor runs, and the driver's: with classes from the archive, where set-up has made it."""
+    archive = (f'-XX:SharedArchiveFile="{CLASS_ARCHIVE}"', "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+    common = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"]
+    return [*common, *(archive if CLASS_ARCHIVE.exists() else ())]
 
 
 def start_session(settings: Settings, name: str, more: Mapping[str, str] = MappingProxyType({})) -> "SparkSession":

@@ -133,3 +133,15 @@ def test_how_a_jvm_compiles_is_no_need_of_a_job(settings: Settings) -> None:
     assert engine.needs("local", conf | session.engine_conf()) == engine.needs("local", conf)
     assert engine.needs("local", conf | {"spark.driver.memory": "9g"}) != engine.needs("local", conf)
     assert "-XX:TieredStopAtLevel=1" not in session.engine_conf()["spark.driver.extraJavaOptions"]
+
+
+def test_executors_take_their_classes_from_the_archive_where_there_is_one(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CLASS_ARCHIVE", archive := tmp_path / "a folder" / "classes.jsa")
+    assert "SharedArchiveFile" not in session.submit_conf(settings)["spark.executor.extraJavaOptions"]
+    archive.parent.mkdir()
+    archive.touch()
+    for conf in (session.submit_conf(settings), session.bronze_conf()):
+        for process in ("driver", "executor"):
+            assert f'-XX:SharedArchiveFile="{archive}" -Xshare:auto' in conf[f"spark.{process}.extraJavaOptions"]
