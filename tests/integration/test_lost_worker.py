@@ -18,7 +18,8 @@ from spark_jobs.lake.tables import Table
 from tests.integration.conftest import Broker
 from tests.support import waves
 from tests.support.brokers import running_broker
-from tests.support.checks import assert_bronze_is, assert_silver_follows
+from tests.support.checks import assert_bronze_is, assert_gold_follows, assert_silver_follows
+from tests.support.clusters import QUICK
 from tests.support.ledger import Ledger, await_that
 
 pytestmark = pytest.mark.integration
@@ -39,7 +40,7 @@ def on_cluster(full_broker: Broker, tmp_path: Path) -> Iterator[Ledger]:
     """An empty home, whose jobs run on a cluster of its own."""
     ledger = Ledger(home := tmp_path / "home", full_broker.bootstrap)
     try:
-        cluster.wait(home, cluster.launch(home))
+        cluster.wait(home, cluster.launch(home, QUICK))
         write_endpoints(home, {"spark_master": cluster.own_master(home) or "", "spark_secret_file": str(cluster.secret_file(home))})
         yield ledger
     finally:
@@ -55,10 +56,11 @@ def test_a_lost_worker_loses_and_repeats_nothing(on_cluster: Ledger, full_broker
     told = status({"LEDGER_HOME": str(on_cluster.home)})
     assert [told[part] for part in ("SPARK_MASTER", "SPARK_WORKER_1", "SPARK_WORKER_2")] == ["running", "stopped", "running"]
     assert told["LEDGER_SPARK_MASTER"] == cluster.own_master(on_cluster.home)
-    cluster.wait(on_cluster.home, cluster.launch(on_cluster.home))  # what `make cluster` does: it starts what does not run
+    cluster.wait(on_cluster.home, cluster.launch(on_cluster.home, QUICK))  # what `make cluster` does: it starts what does not run
     lose_worker(on_cluster, "silver", tables.SILVER_TRANSACTIONS, second, cluster.scratch(on_cluster.home, second), "shuffle_*.data")
-    assert_silver_follows(on_cluster)
-    on_cluster.run("gold", "audit")  # on the worker that is left
+    split = assert_silver_follows(on_cluster)
+    on_cluster.run("gold")  # on the worker that is left
+    assert_gold_follows(on_cluster, split)
 
 
 def lose_worker(ledger: Ledger, command: str, table: Table, worker: str, folder: Path, pattern: str) -> None:

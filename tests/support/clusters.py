@@ -14,6 +14,7 @@ from include.stack.endpoints import port_is_free
 from spark_jobs.runtime.settings import ROOT
 from tests.support.ledger import await_that
 
+QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}  # each JVM lives for a minute: the slow compiler takes more than it gives
 SECRET = "drawn-for-a-test-0123456789"
 MASTER, WORKER = "127.0.0.1", "127.0.0.2"  # as if they were two hosts
 
@@ -51,7 +52,7 @@ def running_cluster(folder: Path, **more: str) -> Iterator[Cluster]:
         "worker": ["org.apache.spark.deploy.worker.Worker", *common, *worker, f"spark://{MASTER}:{port}"],
     }
     own = {"SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": MASTER, "_SPARK_AUTH_SECRET": SECRET}
-    environment = {**os.environ, **more, **own}
+    environment = {**os.environ, **QUICK, **more, **own}
     ready = {"master": "I have been elected", "worker": "Successfully registered"}
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
