@@ -188,6 +188,8 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    from spark_jobs.runtime import known_classes
+
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they write every error again, with its values
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -201,6 +203,7 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
         wanted |= _scratch_conf(settings, wanted["spark.driver.extraJavaOptions"])
     os.environ |= {**ui_environment(settings), **driver_environment(settings)}
     spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map=wanted).getOrCreate()
+    known_classes.keep(spark._jvm)
     if settings.remote:
         _let_s3_create_once(spark)
     if is_first and (address := spark.sparkContext.uiWebUrl):
