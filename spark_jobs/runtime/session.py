@@ -74,6 +74,9 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         # Each sort and hash table of a task takes a page: 60 of the default 16 MB would fill the heap. With the 16 bytes of its header it
         # has 1 MB: G1 gives it a region of its own, and two to a page of 1 MB: of 1,024 MB Spark could take 868.
         "spark.buffer.pageSize": str(2**20 - 16),
+        # What a task returns goes with its message. At Spark's own 1 MB a larger result goes as a block: over the encrypted network, from
+        # the process to itself.
+        "spark.task.maxDirectResultSize": str(128 * 2**20),
         "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # two more buffers of 1 MB for each spilled file, which nothing counts
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM ten times per column, to name a line of Python in errors
         "spark.databricks.delta.snapshotPartitions": "1",  # each partition compiles the code that reads a table's log again

@@ -1,6 +1,7 @@
 """Judging rows: each keeps all the rules of its set, or goes to quarantine with every rule it breaks."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions as F
 
@@ -15,8 +16,11 @@ def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
     A row that breaks the first rule (`parseable`) is judged by no other.
     """
     parseable, *others = rules.rules
+    # Spark has no generated code for `array_compact`, nor for what is within it: only a row that breaks a rule goes through it.
     broken = F.array_compact(F.array(*(F.when(~_holds(rule), F.lit(rule.name)) for rule in others)))
-    return parsed.withColumn("broken_rules", F.when(_holds(parseable), broken).otherwise(F.array(F.lit(parseable.name))))
+    keeps_all, none = reduce(Column.__and__, map(_holds, rules.rules)), F.array().cast("array<string>")
+    named = F.when(keeps_all, none).when(_holds(parseable), broken).otherwise(F.array(F.lit(parseable.name)))
+    return parsed.withColumn("broken_rules", named)
 
 
 def is_valid() -> Column:
