@@ -34,7 +34,7 @@ SMALL_FRAMES = FEW_ROWS | {
 # One JVM runs hundreds of jobs, so both compilers pay, as in an engine.
 LONG_LIVED = {
     "spark.driver.memory": "3g",
-    "spark.driver.extraJavaOptions": " ".join([*java_options(quick_compiler_only=False), "-XX:+UseParallelGC"]),
+    "spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False)),
 }
 MARKERS = {  # marker -> groups
     "spark": {"spark", "live"},

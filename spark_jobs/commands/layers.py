@@ -24,9 +24,10 @@ def run_silver(settings: Settings, options: argparse.Namespace) -> None:
         if not unread:
             log.info("silver: nothing to do, bronze has no batch that silver lacks")
             return
-        from spark_jobs.silver import job
+        from spark_jobs.silver import batches, job
 
-        job.run(session.start_session(settings, "ledger silver"), settings, options.run_id, unread)
+        spark = session.start_session(settings, "ledger silver", new_rows=batches.unread_rows(settings, unread))
+        job.run(spark, settings, options.run_id, unread)
 
 
 def run_gold(settings: Settings, options: argparse.Namespace) -> None:
@@ -35,7 +36,8 @@ def run_gold(settings: Settings, options: argparse.Namespace) -> None:
     with ready(settings, options, wants, (*tables.SILVER, *tables.GOLD)):
         from spark_jobs.gold import job
 
-        job.run(session.start_session(settings, "ledger gold"), settings, options.run_id)
+        spark = session.start_session(settings, "ledger gold", new_rows=job.missing_rows(settings))
+        job.run(spark, settings, options.run_id)
 
 
 def run_redrive(settings: Settings, options: argparse.Namespace) -> None:

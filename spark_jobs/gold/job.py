@@ -91,6 +91,12 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
         _make(spark, settings, new, Txn(application, head))
 
 
+def missing_rows(settings: Settings) -> int:
+    """About how many rows of silver.transactions gold does not have yet."""
+    silver, gold = (control.count(table.open(settings)) for table in (tables.SILVER_TRANSACTIONS, tables.ENRICHED_TRANSACTIONS))
+    return silver - gold
+
+
 def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], txn: Txn) -> None:
     """Make tables from all of silver.transactions at a version: where they have no rows yet, by one append."""
     silver = tables.SILVER_TRANSACTIONS.open(settings, txn.version)

@@ -49,6 +49,14 @@ SERVLET = {
 }
 # In object storage a file appears when it is whole: a renamed one would be copied.
 REMOTE_CHECKPOINT_FILES = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+# When the slow compiler takes a method: after 20 times as many calls, and 10 times as many rounds of a loop, as the JVM's own choice.
+_SLOW_COMPILER = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=12000",
+    "-XX:Tier4CompileThreshold=200000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+_MANY_ROWS = 1_000_000
 CLASS_ARCHIVE = ROOT / ".jars" / "spark-classes.jsa"
 
 
@@ -155,22 +163,23 @@ def engine_conf() -> dict[str, str]:
 
 def _serial_collector() -> dict[str, str]:
     return {
-        "spark.driver.extraJavaOptions": " ".join([*java_options(), "-XX:+UseSerialGC"]),
+        "spark.driver.extraJavaOptions": " ".join(java_options(collector="Serial")),
         "spark.executor.extraJavaOptions": " ".join([*executor_options(), "-XX:+UseSerialGC"]),
     }
 
 
-def java_options(*, quick_compiler_only: bool = True) -> list[str]:
+def java_options(*, quick_compiler_only: bool = True, collector: str = "Parallel") -> list[str]:
     """How the driver's JVM runs. On two cores a job of a minute spends most of it loading and compiling classes.
 
     So classes come from the archive that set-up makes (where it is missing or does not fit, the JVM does without), and are
-    compiled once, by the quick compiler. A JVM that lives for many jobs is faster with both compilers.
-    Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
+    compiled once, by the quick compiler. A JVM that lives for many jobs, or has many rows to work on, is faster with both compilers, if
+    the slow one takes only what runs often. Measured in include/docs/decisions/2026-11-21-jvm-starts.md.
     """
     return [
         *executor_options(),
         "-XX:+ExitOnOutOfMemoryError",
-        *(("-XX:TieredStopAtLevel=1",) if quick_compiler_only else ()),
+        f"-XX:+Use{collector}GC",
+        *(("-XX:TieredStopAtLevel=1",) if quick_compiler_only else _SLOW_COMPILER),
         "-XX:ReservedCodeCacheSize=256m",
         "-XX:-DontCompileHugeMethods",  # a filter of a hundred ranges is one: interpreted, each row takes ten times as long
     ]
@@ -183,10 +192,11 @@ def executor_options() -> list[str]:
     return [*common, *(archive if CLASS_ARCHIVE.exists() else ())]
 
 
-def start_session(settings: Settings, name: str, more: Mapping[str, str] = MappingProxyType({})) -> "SparkSession":
+def start_session(settings: Settings, name: str, more: Mapping[str, str] = MappingProxyType({}), *, new_rows: int = 0) -> "SparkSession":
     """The session of this process, with `more` settings, in the JVM of a running engine where `engine.lent` allows it.
 
-    Python workers run the driver's interpreter.
+    `new_rows`: about how many rows there are to work on, where the caller knows; how a JVM of its own compiles depends on it. Python
+    workers run the driver's interpreter.
     """
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -203,7 +213,7 @@ def start_session(settings: Settings, name: str, more: Mapping[str, str] = Mappi
     if is_first and (gateway := engine.borrow(settings, name, engine.needs(settings.spark_master, conf), more)):
         _enter(gateway)
     elif is_first:
-        wanted |= _scratch_conf(settings, wanted["spark.driver.extraJavaOptions"])
+        wanted |= _own_jvm_conf(settings, wanted, new_rows)
     os.environ |= {**ui_environment(settings), **driver_environment(settings)}
     spark = SparkSession.builder.appName(name).master(settings.spark_master).config(map=wanted).getOrCreate()
     known_classes.keep(spark._jvm)
@@ -237,10 +247,11 @@ def _show_to_prometheus(settings: Settings, name: str, address: str) -> None:
     atexit.register(file.unlink, missing_ok=True)
 
 
-def _scratch_conf(settings: Settings, java_options: str) -> dict[str, str]:
-    """Where this process's JVM keeps temporary files; not in `submit_conf`, because no other JVM may use the same folder."""
+def _own_jvm_conf(settings: Settings, wanted: Mapping[str, Any], new_rows: int) -> dict[str, str]:
+    """What only a JVM of this process has: the compilers for so many rows, and a folder for temporary files that no other JVM may use."""
+    options = " ".join(java_options(quick_compiler_only=False)) if new_rows >= _MANY_ROWS else wanted["spark.driver.extraJavaOptions"]
     folder = scratch.own(settings)
-    return {"spark.local.dir": str(folder), "spark.driver.extraJavaOptions": f'{java_options} -Djava.io.tmpdir="{folder}"'}
+    return {"spark.local.dir": str(folder), "spark.driver.extraJavaOptions": f'{options} -Djava.io.tmpdir="{folder}"'}
 
 
 def ui_environment(settings: Settings) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Bronze's batches as silver takes them: whole, in order, and none twice."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs import control
 from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sources
 from spark_jobs.lake.tables import ARRIVAL, Table
@@ -64,6 +65,11 @@ def unread_parts(settings: Settings, bronze: Table, done: int, begun: int) -> It
             rows, size = between(done, end)
             yield Part(done, end, rows, size)
             done = end
+
+
+def unread_rows(settings: Settings, bronze: Iterable[Table]) -> int:
+    """About how many rows of some bronze tables are in batches that silver has not processed."""
+    return sum(part.rows for table in bronze for part in unread_parts(settings, table, control.silver_batch(settings, table.topic), 0))
 
 
 class _Sums:

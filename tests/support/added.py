@@ -42,7 +42,7 @@ def run_part(words: Sequence[str], parts: Mapping[str, Sequence[str]], steps: Ma
         spark.conf.set(name, value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "read_settings", lambda: settings)
-        patch.setattr(session, "start_session", lambda *_: spark)
+        patch.setattr(session, "start_session", lambda *_, **__: spark)
         for line in parts[part]:
             if line in steps:
                 steps[line](settings, line)

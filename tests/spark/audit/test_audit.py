@@ -80,7 +80,7 @@ def audit(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
     def command(settings: Settings, *words: str) -> int:
         monkeypatch.setattr(run, "read_settings", lambda: settings)
-        monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: spark)
+        monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: spark)
         return run.main(["--run-id", "audit", "audit", *words])
 
     return command

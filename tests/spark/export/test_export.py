@@ -59,7 +59,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture(autouse=True)
 def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "start_session", lambda *_: spark)
+    monkeypatch.setattr(session, "start_session", lambda *_, **__: spark)
 
 
 def day_of(number: int) -> str:

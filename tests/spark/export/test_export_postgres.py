@@ -62,7 +62,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 @pytest.fixture(autouse=True)
 def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "start_session", lambda *_: spark)
+    monkeypatch.setattr(session, "start_session", lambda *_, **__: spark)
 
 
 def export(settings: Settings, target: Path, words: str) -> Folder:

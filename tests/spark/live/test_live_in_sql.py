@@ -180,7 +180,7 @@ def test_run_live_refuses_before_it_writes_and_creates_a_table_once_it_fits(
 ) -> None:
     """The header of a refused file may still change: no table has its columns yet."""
     monkeypatch.setattr(run, "read_settings", lambda: settings)
-    monkeypatch.setattr(commands, "start_session", lambda *_: live)
+    monkeypatch.setattr(commands, "start_session", lambda *_, **__: live)
     arrive(settings, 1, ("a", "2024-01-01 10:00:00"), ("b", "2024-01-03 10:00:00"))
     shorter = read_settings({"LEDGER_HOME": str(settings.home), "LEDGER_ALLOWED_LATENESS_SECONDS": "600"})
     late = in_sql(("-- watermark", "-- lateness: 1 minute\n-- watermark"))

@@ -154,7 +154,7 @@ def test_migrate_names_the_states_that_do_not_fit(
     caplog.set_level(logging.INFO)
     arrive(settings, 1, ("a", "2024-01-01 10:00:00"))
     run_live(live, settings, [DAILY])
-    monkeypatch.setattr(session, "start_session", lambda *_: live)
+    monkeypatch.setattr(session, "start_session", lambda *_, **__: live)
     options = Namespace(name="migrate", run_id="m")
     monkeypatch.setattr(upgrade, "QUERIES", [DAILY])
     run_migrate(settings, options)

@@ -30,7 +30,7 @@ def make_world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     rules = tmp_path_factory.mktemp("rules")
     with stage.set_up() as on_stage, pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_rules, "FOLDER", rules)
-        patch.setattr("spark_jobs.runtime.session.start_session", lambda *_: on_stage.session)
+        patch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: on_stage.session)
         patch.setattr("spark_jobs.reprocessing.backfill._LIVE_GATES_SECONDS", 0)  # nobody runs a gate meanwhile
         patch.setattr(gates, "call_limited", lambda _, __, function, *arguments: function(*arguments))
 

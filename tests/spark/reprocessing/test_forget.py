@@ -53,7 +53,7 @@ def forget(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
     def command(settings: Settings, *words: str) -> int:
         monkeypatch.setattr(run, "read_settings", lambda: settings)
-        monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: spark)
+        monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: spark)
         return run.main(["--run-id", "forget-1", *words])
 
     return command

@@ -63,7 +63,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Setti
 def job(spark: SparkSession, made: Settings, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A command of the pipeline in this session; returns its exit code."""
     monkeypatch.setattr(run, "read_settings", lambda: made)
-    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: spark)
+    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: spark)
     monkeypatch.setattr(backfill, "_PAUSE_SECONDS", 0)
     return lambda *words: run.main(words)
 

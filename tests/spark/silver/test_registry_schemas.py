@@ -60,7 +60,7 @@ def job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
 
     def command(settings: Settings, *words: str) -> int:
         monkeypatch.setattr(run, "read_settings", lambda: settings)
-        monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: spark)
+        monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: spark)
         return run.main(["--run-id", "run", *words])
 
     return command

@@ -181,7 +181,7 @@ def test_nothing_new_starts_no_session(all_done: Settings, tmp_path: Path, monke
     home = copied(all_done, tmp_path / "home")
     before = silver_of(home)
     monkeypatch.setenv("LEDGER_HOME", str(home.home))
-    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: pytest.fail("a session was started"))
     assert run.main(["silver"]) == 0
     assert silver_of(home) == before
     arrive(home, "customers", 4, [customer(1, 9)])

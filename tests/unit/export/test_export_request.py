@@ -212,7 +212,7 @@ def test_what_cannot_be_exported_is_one_line_and_exit_2(
 ) -> None:
     monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("LEDGER_POSTGRES_URL", raising=False)
-    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: pytest.fail("a session was started"))
     assert run.main(["export", "--to", str(tmp_path / "x"), *words.split()]) == 2
     assert [record.getMessage()[: len(told)] for record in caplog.records if record.levelname == "ERROR"] == [told]
 

@@ -46,7 +46,7 @@ def test_a_state_that_is_newer_than_the_tables_is_refused_before_anything_is_wri
     """As after a restore of the warehouse without its checkpoints: what the intake writes next would count as taken."""
     tables.ensure_tables(settings, tables.LIVE)
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
-    monkeypatch.setattr(live, "start_session", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr(live, "start_session", lambda *_, **__: pytest.fail("a session was started"))
     monkeypatch.setattr(rule_sets, "register", stop)
     folder = settings.checkpoints / "live" / "daily_totals"
     (folder / "1" / "offsets").mkdir(parents=True)

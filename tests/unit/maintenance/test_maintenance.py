@@ -271,7 +271,7 @@ def test_control_tables_are_joined_without_a_jvm(settings: Settings, monkeypatch
             control.append(settings, table, [row], once=Txn("x", number))
     before = {table: sorted(map(str, control.read(settings, table).to_pylist())) for table in rows}
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
-    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_: no_session())
+    monkeypatch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: no_session())
     assert main(["maintenance", "--wait", "0"]) == 0
     for table in rows:
         delta = DeltaTable(str(table.path(settings)))

@@ -80,7 +80,7 @@ def test_a_job_that_waited_for_its_leases_looks_again(
         with original(settings, names, owner, wait_seconds) as epoch:
             yield epoch
 
-    def start_session(settings: Settings, *_: object) -> None:
+    def start_session(settings: Settings, *_: object, **__: object) -> None:
         assert rows_of(settings, (*SILVER, *GOLD)) == released
         raise LedgerError("here the work would begin")
 

@@ -135,6 +135,14 @@ def test_how_a_jvm_compiles_is_no_need_of_a_job(settings: Settings) -> None:
     assert "-XX:TieredStopAtLevel=1" not in session.engine_conf()["spark.driver.extraJavaOptions"]
 
 
+def test_a_jvm_of_its_own_compiles_for_the_rows_that_it_has_to_work_on(settings: Settings) -> None:
+    conf = session.submit_conf(settings)
+    few, many = (session._own_jvm_conf(settings, conf, rows)["spark.driver.extraJavaOptions"] for rows in (999_999, 1_000_000))
+    assert "-XX:TieredStopAtLevel=1" in few
+    assert "-XX:TieredStopAtLevel" not in many
+    assert {"-XX:+UseParallelGC", "-XX:+ExitOnOutOfMemoryError", "-Duser.timezone=UTC"} <= set(few.split()) & set(many.split())
+
+
 def test_executors_take_their_classes_from_the_archive_where_there_is_one(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

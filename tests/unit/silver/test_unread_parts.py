@@ -35,6 +35,11 @@ def ranges(settings: Settings, done: int = 0, begun: int = 0) -> list[tuple[int,
     return [(part.after, part.last, part.rows) for part in unread_parts(settings, BRONZE_CUSTOMERS, done, begun)]
 
 
+def test_the_rows_that_silver_has_to_take_are_counted_by_files(home: Settings) -> None:
+    assert batches.unread_rows(home, [BRONZE_CUSTOMERS]) == 12
+    assert batches.unread_rows(home, []) == 0
+
+
 def test_all_new_batches_are_one_part_unless_they_have_too_many_rows(home: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ranges(home) == [(0, 7, 12)]
     assert ranges(home, done=2) == [(2, 7, 6)]
