@@ -24,7 +24,7 @@ FOLDER = Path("engine")  # below LEDGER_CHECKPOINTS
 DONE = "done"
 ANSWER_SECONDS = 30.0
 _SOCKET = "socket"
-_OF_COMPILERS = ("spark.driver.extraJavaOptions", "spark.sql.codegen.cache.maxEntries")
+_OF_COMPILERS = "spark.driver.extraJavaOptions"
 _VERSIONS = ("pyspark", "delta-spark", "py4j")
 
 
@@ -61,7 +61,7 @@ def opened(settings: Settings) -> Iterator[int]:
 
 def needs(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """What a JVM must be to be lent: libraries, master and settings of a driver, but for how it compiles."""
-    kept = {name: value for name, value in conf.items() if name not in _OF_COMPILERS}
+    kept = {name: value for name, value in conf.items() if name != _OF_COMPILERS}
     return {"master": master, **{name: version(name) for name in _VERSIONS}, **kept}
 
 

@@ -79,6 +79,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.variant.allowDuplicateKeys": "true",  # of a repeated name the last counts (contract, rule `parseable`)
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's own choice, has no statistics: no page is skipped
         "spark.sql.shuffle.partitions": "4",
+        "spark.sql.codegen.cache.maxEntries": "2000",  # a run of gold has more pieces of generated code than Spark keeps by itself: 100
         # Each sort and hash table of a task takes a page: 60 of the default 16 MB would fill the heap. With the 16 bytes of its header it
         # has 1 MB: G1 gives it a region of its own, and two to a page of 1 MB: of 1,024 MB Spark could take 868.
         "spark.buffer.pageSize": str(2**20 - 16),
@@ -154,11 +155,8 @@ def live_conf() -> dict[str, str]:
 
 
 def engine_conf() -> dict[str, str]:
-    """What an engine needs on top: a JVM that lives for many jobs compiles with both compilers, and keeps the code that it generates."""
-    return {
-        "spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False)),
-        "spark.sql.codegen.cache.maxEntries": "2000",
-    }
+    """What an engine needs on top: a JVM that lives for many jobs compiles with both compilers."""
+    return {"spark.driver.extraJavaOptions": " ".join(java_options(quick_compiler_only=False))}
 
 
 def _serial_collector() -> dict[str, str]:

@@ -23,7 +23,7 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "max
 _LONGEST_WALK = 262_144  # characters; the walk costs some microseconds a token and holds them all in memory
 _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
 _FIRST_MILLI, _LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
-_LONGEST_ORDINARY, _MOST_FIELDS = 4096, 64  # characters; pairs of name and value
+_LONGEST_ORDINARY, _MOST_FIELDS = 4096, 64  # bytes; pairs of name and value
 _PLAIN_TEXT, _PLAIN_NUMBER = r'(?:"[^"\\\x00-\x1F]*+"|null)', r"(?:-?(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,6})?+|null)"
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
@@ -45,7 +45,7 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
     mark = F.hex(F.xxhash64("_text"))
     wrapped = F.concat(F.lit("["), "_text", F.lit(',{"_end":"'), mark, F.lit('"}]'))
     first, last = F.get("_elements", F.lit(0)), F.get("_elements", F.lit(1))
-    is_ordinary = (F.length("_text") <= _LONGEST_ORDINARY) & F.col("_text").rlike(_ordinary(texts, numbers))
+    is_ordinary = (F.octet_length("_text") <= _LONGEST_ORDINARY) & F.col("_text").rlike(_ordinary(texts, numbers))
     is_object = (F.size("_elements") == 2) & (last["_end"] == mark) & first.isNotNull()
     return (
         rows.withColumn("_text", decoded("value", schemas).cast("string"))
@@ -108,7 +108,8 @@ def _field(name: str, is_numeric: bool) -> Column:
     variant = F.col("_object")[name]
     kind = F.col(f"_kind_{name}")
     word = (
-        F.when(kind.isin("STRING", "BOOLEAN"), F.lower(kind))
+        F.when(kind == "STRING", "string")  # F.lower would load all that it knows of languages: a second of each process
+        .when(kind == "BOOLEAN", "boolean")
         .when(kind == "VOID", "null")
         .when(kind.startswith("OBJECT"), "object")
         .when(kind.startswith("ARRAY"), "array")
