@@ -59,6 +59,7 @@ _READ = """
     from ledger_leases where warehouse = %(warehouse)s order by name
 """
 _GIVE_BACK = _RENEW.replace("renewed_at = clock_timestamp()", "renewed_at = null, is_clean = %(is_clean)s")
+_UNLOCK_ALL = "select pg_advisory_unlock_all()"  # Postgres ends a closed connection in its own time
 
 
 class PostgresLeases:
@@ -124,6 +125,7 @@ class PostgresLeases:
             with self._using:
                 if self._epochs:
                     self._execute(_GIVE_BACK, **self._all(), is_clean=is_clean)
+                    self._execute(_UNLOCK_ALL)
         except psycopg2.Error as error:
             log.warning("the leases of %s could not be given back, so they end in %d s: %s", self._owner, LEASE_SECONDS, first_line(error))
         self._close()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,16 @@ def test_one_host_at_a_time_has_a_lease_and_it_passes_on_at_once_when_it_is_give
     assert names(settings) == ["ours", "theirs"]
     assert [DISTRICTS.open(settings).history(1)[0]["userMetadata"]] == ['{"epoch": 2}']
     assert epoch_of(settings) == "1"  # set by the first holder: nobody knew who had it before. The second knew that it was given back
+
+
+def test_a_lease_that_was_given_back_is_free_before_postgres_has_ended_its_connection(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_still: list[Any] = []
+    monkeypatch.setattr(postgres_leases.PostgresLeases, "_close", lambda leases: open_still.append(leases._connection))
+    for _ in range(2):
+        with leases.hold(settings, [DISTRICTS], "maintenance", wait_seconds=0):
+            pass
 
 
 def test_a_job_that_is_paused_has_lost_its_lease_when_it_wakes_up_and_writes_nothing(
