@@ -81,7 +81,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.codegen.cache.maxEntries": "2000",  # a run of gold has more pieces of generated code than Spark keeps by itself: 100
         # Each sort and hash table of a task takes a page: 60 of the default 16 MB would fill the heap. With the 16 bytes of its header it
-        # has 1 MB: G1 gives it a region of its own, and two to a page of 1 MB: of 1,024 MB Spark could take 868.
+        # has 1 MB: G1, which executors have, gives it a region of its own, and two to a page of 1 MB: of 1,024 MB Spark could take 868.
         "spark.buffer.pageSize": str(2**20 - 16),
         # What a task returns goes with its message. At Spark's own 1 MB a larger result goes as a block: over the encrypted network, from
         # the process to itself.

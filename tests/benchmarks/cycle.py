@@ -1,9 +1,11 @@
 """What a cycle of silver and gold does in a warm session, behind a history: from Spark's event log and the tables' own logs.
 
-    python -m tests.benchmarks.cycle [--history N] [--new 10000,50] [--cycles N] [--folder DIR] [--json FILE]
+    python -m tests.benchmarks.cycle [--history N] [--new 10000,50] [--cycles N] [--customers N] [--late recent|any]
+        [--folder DIR] [--json FILE]
 
-A cycle is a bronze batch of each topic: so many new transactions (one in a hundred late by up to 8 days, one in a hundred a duplicate), 20
-changed customers and 20 changed accounts. The first cycles of each size warm the session and are not counted. Data and seeds are fixed.
+A cycle is a bronze batch of each topic: so many new transactions (one in a hundred late by up to 8 days, or of any time of the history,
+one in a hundred a duplicate), 20 changed customers and 20 changed accounts. The first cycles of each size warm the session and are not
+counted. Data and seeds are fixed.
 The history is that of gold_history.py: 10,000 rows a day. `--folder` keeps it for the next time.
 """
 
@@ -41,9 +43,9 @@ from spark_jobs.silver import id_index, job as silver
 from tests.benchmarks import event_log, gold_history
 from tests.benchmarks.event_log import Part
 from tests.benchmarks.gold_history import DAY_MS, END, ONE_IN, RECENT_DAYS, ROWS_A_BATCH, ROWS_A_DAY
-from tests.benchmarks.history import PARTITIONS, environment, link_copy
+from tests.benchmarks.history import PARTITIONS, environment, link_copy, note_use
 
-CUSTOMERS, ACCOUNTS, CHANGED = 5300, 4500, 20
+CHANGED = 20
 WARM_UP = 2
 _FOR_HISTORY = engine_conf() | {"spark.driver.memory": "2g"}
 _WRITTEN = (*tables.SILVER_OWNED, *tables.GOLD, tables.BATCHES)
@@ -51,11 +53,30 @@ Message = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
+class Bank:
+    """What a cycle meets: rows of history, customers (and fewer accounts), and by how many days a late row is late at most."""
+
+    history: int
+    customers: int
+    late_days: int
+
+    @property
+    def accounts(self) -> int:
+        """How many there are."""
+        return self.customers * 45 // 53
+
+
+@dataclass(frozen=True)
 class Phase:
-    """One run of silver or gold: wall time, processor time of the JVM and this process, commits by table, and what Spark did."""
+    """One run of silver or gold: wall time, what the JVM and this process used, commits by table, and what Spark did.
+
+    `memory`: the most that both held so far, in bytes; `read`: bytes, from the page cache or not.
+    """
 
     seconds: float
     processor: float
+    read: int
+    memory: int
     commits: dict[str, int]
     parts: dict[str, Part]
 
@@ -66,32 +87,38 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=1_000_000)
     parser.add_argument("--new", default="10000,50", help="new rows of a cycle; several sizes, with commas between them")
     parser.add_argument("--cycles", type=int, default=5)
+    parser.add_argument("--customers", type=int, default=5300)
+    parser.add_argument("--late", choices=("recent", "any"), default="recent", help="how late late rows are: days, or any time")
     parser.add_argument("--folder", type=Path, help="where the history stays")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--only-history", action="store_true", help="make the history in --folder, and stop")
     options = parser.parse_args()
     sizes = [int(size) for size in options.new.split(",")]
+    bank = Bank(options.history, options.customers, RECENT_DAYS if options.late == "recent" else options.history // ROWS_A_DAY)
     with tempfile.TemporaryDirectory() as temporary:
-        home = (options.folder or Path(temporary)) / f"cycle-{options.history}"
-        make_history(home, options.history)
+        home = (options.folder or Path(temporary)) / f"cycle-{bank.history}-{bank.customers}"
+        make_history(home, bank)
         if not options.only_history:
-            report(measure(home, Path(temporary) / "run", options.history, sizes, options.cycles), options)
+            report(measure(home, Path(temporary) / "run", bank, sizes, options.cycles), options)
 
 
-def make_history(home: Path, count: int) -> None:
-    """Bronze, silver and gold of so many transactions, as runs of the jobs would have left them; nothing, where it was made before."""
+def make_history(home: Path, bank: Bank) -> None:
+    """Bronze, silver and gold of a history, as runs of the jobs would have left them; nothing, where it was made before."""
     if (home / "done").exists():
         return
     shutil.rmtree(home, ignore_errors=True)
     settings = read_settings(environment(home))
     tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
     spark = start_session(settings, "history", _FOR_HISTORY)
-    arrive(settings, "customers", 1, [customer(number, "Ely", 0) for number in range(CUSTOMERS)])
-    arrive(settings, "accounts", 1, [account(number, number % 77, 0) for number in range(ACCOUNTS)])
+    arrive(settings, "customers", 1, [customer(number, "Ely", 0) for number in range(bank.customers)])
+    arrive(settings, "accounts", 1, [account(number, number % 77, 0) for number in range(bank.accounts)])
     run_silver(spark, settings, "history")
+    count = bank.history
     last = 1 + (count - 1) // ROWS_A_BATCH
     with sinks.configured(spark, id_index.SESSION):
-        rows = gold_history.transactions(spark, count, gold_history.late_one_in(ONE_IN, "late", most=2 * DAY_MS))
+        rows = gold_history.transactions(
+            spark, count, gold_history.late_one_in(ONE_IN, "late", most=2 * DAY_MS), keys=(bank.customers, bank.accounts)
+        )
         ordered = rows.repartitionByRange(1 + count // (2 * gold_history.ROWS_A_FILE), *tables.ARRIVAL)
         gold_history.append(settings, tables.SILVER_TRANSACTIONS, ordered.sortWithinPartitions(*tables.ARRIVAL), "silver")
         id_index.catch_up(spark, settings, transactions.TOPIC, "silver", last)
@@ -105,17 +132,17 @@ def make_history(home: Path, count: int) -> None:
     (home / "done").touch()
 
 
-def measure(home: Path, copy: Path, history: int, sizes: Iterable[int], cycles: int) -> dict[str, list[Phase]]:
+def measure(home: Path, copy: Path, bank: Bank, sizes: Iterable[int], cycles: int) -> dict[str, list[Phase]]:
     """The counted cycles of each size, on a copy of the history; the key is `silver 10,000`."""
     link_copy(home, copy)
     settings, log = read_settings(environment(copy)), copy / "events"
     log.mkdir()
     spark = start_session(settings, "cycle", event_log.conf(log) | engine_conf())
-    batch, number, found = 1 + history // ROWS_A_BATCH, history, dict[str, list[Phase]]()
+    batch, number, found = 1 + bank.history // ROWS_A_BATCH, bank.history, dict[str, list[Phase]]()
     for size in sizes:
         for cycle in range(WARM_UP + cycles):
             batch += 1
-            arrive_batch(settings, batch, number, size, number - history)
+            arrive_batch(settings, bank, batch, number, size)
             number += size
             pair = {
                 "silver": run_phase(settings, log, partial(run_silver, spark, settings, f"silver-{batch}")),
@@ -131,14 +158,14 @@ def measure(home: Path, copy: Path, history: int, sizes: Iterable[int], cycles: 
 
 def run_phase(settings: Settings, log: Path, run: Callable[[], object]) -> Phase:
     """Run a job, and find what it did."""
-    before, used, begun = versions(settings), processor_seconds(), time.time()
+    before, used, begun = versions(settings), used_so_far(), time.time()
     run()
     ended = time.time()
+    processor, read = (now - then for now, then in zip(used_so_far(), used, strict=True))
     after = versions(settings)
     commits = {name: after[name] - before[name] for name in after if after[name] > before[name]}
-    processor = processor_seconds() - used
     time.sleep(1)  # the event log is written by another thread
-    return Phase(ended - begun, processor, commits, event_log.parts(log, (begun, ended)))
+    return Phase(ended - begun, processor, int(read), most_memory(), commits, event_log.parts(log, (begun, ended)))
 
 
 def run_silver(spark: SparkSession, settings: Settings, run_id: str) -> None:
@@ -152,32 +179,39 @@ def versions(settings: Settings) -> dict[str, int]:
     return {table.name: DeltaTable(str(table.path(settings))).version() for table in _WRITTEN}
 
 
-def processor_seconds() -> float:
-    """What this process and its JVM have used so far."""
+def used_so_far() -> tuple[float, float]:
+    """Processor seconds of this process and its JVM, and the bytes that they have read."""
+    used = dict[psutil.Process, tuple[float, int, int]]()
+    note_use(psutil.Process(), used)
+    return sum(each[0] for each in used.values()), sum(each[1] for each in used.values())
+
+
+def most_memory() -> int:
+    """The most bytes of memory that this process held so far, and the most of its JVM."""
     own = psutil.Process()
-    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
-    return float(sum(each.user + each.system for each in times))
+    files = [Path(f"/proc/{process.pid}/status") for process in (own, *own.children())]
+    return sum(1024 * int(line.split()[1]) for file in files for line in file.read_text().splitlines() if line.startswith("VmHWM"))
 
 
-def arrive_batch(settings: Settings, batch: int, first: int, size: int, behind: int) -> None:
-    """A bronze batch of each topic, `behind` transactions after the end of the history."""
-    chance = random.Random(batch)
-    arrive(settings, "transactions", batch, [transaction(chance, first, place, behind + place) for place in range(size)])
+def arrive_batch(settings: Settings, bank: Bank, batch: int, first: int, size: int) -> None:
+    """A bronze batch of each topic; `first`: how many transactions came before it."""
+    chance, behind = random.Random(batch), first - bank.history
+    arrive(settings, "transactions", batch, [transaction(chance, bank, first, place) for place in range(size)])
     now = 1000 * int(END.timestamp()) + behind * DAY_MS // ROWS_A_DAY
-    changed = [customer(number, f"city {batch}", now) for number in chance.sample(range(CUSTOMERS), CHANGED)]
+    changed = [customer(number, f"city {batch}", now) for number in chance.sample(range(bank.customers), CHANGED)]
     arrive(settings, "customers", batch, changed)
-    arrive(settings, "accounts", batch, [account(number, batch % 77, now) for number in chance.sample(range(ACCOUNTS), CHANGED)])
+    arrive(settings, "accounts", batch, [account(number, batch % 77, now) for number in chance.sample(range(bank.accounts), CHANGED)])
 
 
-def transaction(chance: random.Random, first: int, place: int, behind: int) -> Message:
+def transaction(chance: random.Random, bank: Bank, first: int, place: int) -> Message:
     """A new transaction, or one whose id came in the history."""
-    number = chance.randrange(first) if place % ONE_IN == 0 else first + place
-    late = chance.randrange(RECENT_DAYS * DAY_MS) if place % ONE_IN == 1 else 0
+    number, behind = chance.randrange(first) if place % ONE_IN == 0 else first + place, first - bank.history + place
+    late = chance.randrange(bank.late_days * DAY_MS) if place % ONE_IN == 1 else 0
     id_ = hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()[:16]
     return id_, {
         "transactionId": id_,
-        "accountId": f"A{chance.randrange(ACCOUNTS):08}",
-        "customerId": f"C{chance.randrange(CUSTOMERS):08}",
+        "accountId": f"A{chance.randrange(bank.accounts):08}",
+        "customerId": f"C{chance.randrange(bank.customers):08}",
         "eventTime": 1000 * int(END.timestamp()) + behind * DAY_MS // ROWS_A_DAY - late,
         "eventTimeFormatted": "2016-01-10 12:00:00.000",
         "type": chance.choice(("Credit", "Debit")),
@@ -224,6 +258,8 @@ def report(found: dict[str, list[Phase]], options: argparse.Namespace) -> None:
         figures = {"all": row([event_log.together(phase.parts.values()) for phase in phases], None)}
         figures["all"]["seconds"] = median([phase.seconds for phase in phases])
         figures["all"]["cpu"] = median([phase.processor for phase in phases])
+        figures["all"]["read"] = median([phase.read for phase in phases])
+        figures["all"]["memory"] = max(phase.memory for phase in phases)
         figures["all"]["commits"] = median([sum(phase.commits.values()) for phase in phases])
         for part in sorted({part for phase in phases for part in phase.parts}):
             figures[part] = row([phase.parts.get(part, Part()) for phase in phases], [phase.commits.get(part, 0) for phase in phases])

@@ -188,17 +188,26 @@ def make_history(home: Path, count: int, new_rows: int) -> None:
 
 
 def transactions(
-    spark: SparkSession, count: int, lateness: Callable[[Column], Column], first: int = 0, day_rows: int = ROWS_A_DAY
+    spark: SparkSession,
+    count: int,
+    lateness: Callable[[Column], Column],
+    first: int = 0,
+    day_rows: int = ROWS_A_DAY,
+    keys: tuple[int, int] = (5300, 4500),
 ) -> DataFrame:
-    """Rows of silver with the numbers from `first` on: of the days up to END, or (with `first`) from END on."""
+    """Rows of silver with the numbers from `first` on: of the days up to END, or (with `first`) from END on.
+
+    `keys`: of how many customers and accounts.
+    """
+    customers, accounts = keys
     number, millis = F.col("id"), 1000 * int(END.timestamp()) - (0 if first else count * DAY_MS // day_rows)
     named = spark.range(first, first + count).withColumn("transaction_id", F.substring(F.md5(number.cast("string")), 1, 16))
     in_time = F.lit(millis) + F.floor((number - first) * (DAY_MS / day_rows))
     late = lateness(in_time)
     return named.withColumn("event_at", F.timestamp_millis(late.cast("bigint"))).select(
         "transaction_id",
-        F.format_string("A%08d", some("account", 4500)).alias("account_id"),
-        F.format_string("C%08d", some("customer", 5300)).alias("customer_id"),
+        F.format_string("A%08d", some("account", accounts)).alias("account_id"),
+        F.format_string("C%08d", some("customer", customers)).alias("customer_id"),
         "event_at",
         F.to_date("event_at").alias("event_on"),
         F.when(some("type", 2) == 0, "Credit").otherwise("Debit").alias("type"),
