@@ -74,6 +74,8 @@ def main() -> None:
     parser.add_argument("--compare", type=Path, help="figures of another time")
     parser.add_argument("--folder", type=Path, help="where the topics and bronze stay for the next time")
     options = parser.parse_args()
+    if options.repeats < 1:
+        parser.error(f"--repeats: found {options.repeats}, expected at least 1: nothing would be counted")
     names = [name for name in options.only.split(",") if is_there(name)]
     before = json.loads(options.compare.read_text(encoding="utf-8")) if options.compare else None
     with tempfile.TemporaryDirectory() as temporary:

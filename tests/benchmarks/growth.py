@@ -41,19 +41,20 @@ Figures = dict[str, dict[str, float]]  # silver, gold: measure: figure
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows: its values, and the arguments of a cycle that has one of them."""
+    """What grows: in words, its values, and the arguments of a cycle that has one of them."""
 
+    words: str
     values: tuple[int, ...]
     argument: str
     others: tuple[str, ...] = ()
 
 
 AXES = {
-    "history": Axis((100_000, 1_000_000, 10_000_000), "--history"),
-    "late": Axis((100_000, 1_000_000, 10_000_000), "--history", ("--late", "any")),
-    "new": Axis((100, 1_000, 10_000, 100_000), "--new"),
-    "cores": Axis((1, 2), ""),
-    "keys": Axis((1_000, 10_000, 100_000), "--customers"),
+    "history": Axis("rows of history", (100_000, 1_000_000, 10_000_000), "--history"),
+    "late": Axis("rows of history, late rows of any day", (100_000, 1_000_000, 10_000_000), "--history", ("--late", "any")),
+    "new": Axis("new rows", (100, 1_000, 10_000, 100_000), "--new"),
+    "cores": Axis("cores", (1, 2), ""),
+    "keys": Axis("customers", (1_000, 10_000, 100_000), "--customers"),
 }
 
 
@@ -145,7 +146,7 @@ def plot(name: str, found: Mapping[int, Figures]) -> str:
     def up(ratio: float) -> float:
         return _TOP + _SIDE * (1 - math.log(ratio / low) / math.log(high / low))
 
-    bottom = _TOP + _SIDE
+    bottom, heading = _TOP + _SIDE, f"Cost of a warm cycle by {AXES[name].words}, as a multiple of the first"
     parts = [f'<path d="M{_LEFT} {_TOP}V{bottom}H{_LEFT + _SIDE}" fill="none" stroke="black"/>']
     for value in found:
         parts.append(f'<text x="{across(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,}</text>')
@@ -163,7 +164,7 @@ def plot(name: str, found: Mapping[int, Figures]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _SIDE + 270}" height="{bottom + 40}" font-family="sans-serif" '
             'font-size="12">',
             '<rect width="100%" height="100%" fill="white"/>',
-            f'<text x="8" y="22" font-weight="bold">{escape(f"The cost of a warm cycle by {name}, as a multiple of the first")}</text>',
+            f'<text x="8" y="22" font-weight="bold">{escape(heading)}</text>',
             *parts,
             "</svg>\n",
         ]

@@ -50,6 +50,7 @@ def die_in_first_run(
     for table in job.tables_in_order():
         for dimension in table.follows[1:]:
             job.follow_dimension(spark, settings, dimension, table)
+    assert job.missing_rows(settings) == len(silver.rows)
     for dies_after in deaths:
         with monkeypatch.context() as patch:
             kill_points.reach(patch, killed_at(f"after {dies_after.name}"))
@@ -59,6 +60,7 @@ def die_in_first_run(
         silver.append(10)
         silver.change(2, on=tables.SILVER_TRANSACTIONS.keys)
     job.run(spark, settings, "ends")
+    assert job.missing_rows(settings) == 0
     assert_right(settings, silver, (accounts, customers), ORDER)
     return settings, silver, (accounts, customers)
 

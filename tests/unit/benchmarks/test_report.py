@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import report
+from tests.benchmarks import bench, report
 from tests.benchmarks.history import Measured
 from tests.benchmarks.peers import flink
 
@@ -75,3 +75,10 @@ def test_a_run_of_flink_without_finished_files_has_failed(tmp_path: Path) -> Non
         flink.check_written(tmp_path)
     (folder / "files" / "part-0").touch()
     flink.check_written(tmp_path)
+
+
+def test_no_counted_run_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "--repeats", "0"])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert "--repeats: found 0, expected at least 1" in capsys.readouterr().err
