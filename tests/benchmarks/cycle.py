@@ -43,7 +43,7 @@ from spark_jobs.silver import id_index, job as silver
 from tests.benchmarks import event_log, gold_history
 from tests.benchmarks.event_log import Part
 from tests.benchmarks.gold_history import DAY_MS, END, ONE_IN, RECENT_DAYS, ROWS_A_BATCH, ROWS_A_DAY
-from tests.benchmarks.history import PARTITIONS, environment, link_copy, note_use
+from tests.benchmarks.history import PARTITIONS, environment, link_copy, use_of
 
 CHANGED = 20
 WARM_UP = 2
@@ -158,10 +158,10 @@ def measure(home: Path, copy: Path, bank: Bank, sizes: Iterable[int], cycles: in
 
 def run_phase(settings: Settings, log: Path, run: Callable[[], object]) -> Phase:
     """Run a job, and find what it did."""
-    before, used, begun = versions(settings), used_so_far(), time.time()
+    before, used, begun = versions(settings), use_of(psutil.Process()), time.time()
     run()
     ended = time.time()
-    processor, read = (now - then for now, then in zip(used_so_far(), used, strict=True))
+    processor, read = (now - then for now, then in zip(use_of(psutil.Process()), used, strict=True))
     after = versions(settings)
     commits = {name: after[name] - before[name] for name in after if after[name] > before[name]}
     time.sleep(1)  # the event log is written by another thread
@@ -177,13 +177,6 @@ def run_silver(spark: SparkSession, settings: Settings, run_id: str) -> None:
 def versions(settings: Settings) -> dict[str, int]:
     """The version of every table that the jobs write."""
     return {table.name: DeltaTable(str(table.path(settings))).version() for table in _WRITTEN}
-
-
-def used_so_far() -> tuple[float, float]:
-    """Processor seconds of this process and its JVM, and the bytes that they have read."""
-    used = dict[psutil.Process, tuple[float, int, int]]()
-    note_use(psutil.Process(), used)
-    return sum(each[0] for each in used.values()), sum(each[1] for each in used.values())
 
 
 def most_memory() -> int:

@@ -5,7 +5,6 @@ up to two days. Silver is written in order of arrival and gold by the pure funct
 Of the new rows one in a hundred is late too: by up to 8 days (`recent`), or of any moment of the history (`any day`).
 """
 
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +44,7 @@ from spark_jobs.runtime.session import start_session
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index
 from tests.benchmarks import explain
-from tests.benchmarks.history import PARTITIONS, Measured, environment, link_copy, median, note_use, run_job, size_of
+from tests.benchmarks.history import PARTITIONS, Measured, environment, exponent, link_copy, median, run_job, size_of, use_of
 from tests.support import kill_points
 
 ROWS_A_DAY, ROWS_A_BATCH, ROWS_A_FILE, ONE_IN = 10_000, 10_000, 250_000, 100
@@ -75,16 +74,11 @@ def measure(folder: Path, histories: Sequence[int], new_rows: int, repeats: int)
             wall = f"{history:>16,} {found.seconds:8.1f} {found.seconds / base.seconds:6.2f}"
             processor = f"{found.processor:6.1f} {found.processor / base.processor:6.2f}"
             read = f"{found.bytes_read / 1e6:8.0f} {found.bytes_read / base.bytes_read:6.2f}"
-            grows = f"{exponent(found.processor / base.processor, history / histories[0]):9.3f}"
+            grows = f"{exponent([histories[0], history], [base.processor, found.processor]):9.3f}"
             print(f"{wall} {processor} {read} {size / 1e6:8.0f} {grows}", flush=True)
         for history in histories:
             with changed_copy(folder, history, lateness) as home:
                 print_tables(home, f"\ntable by table, behind {history:,} rows ({lateness}); one run")
-
-
-def exponent(cost: float, history: float) -> float:
-    """The power of the history by which a cost grows: 0 where it does not, 1 where twice the history costs twice as much."""
-    return math.log(cost) / math.log(history) if history != 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -113,13 +107,6 @@ def print_tables(home: Path, title: str) -> None:
         files = len(pa.table(DeltaTable(str(tables.BY_NAME[name].path(settings))).get_add_actions()))
         processor, read = after.processor - before.processor, after.read - before.read
         print(f"{name:28} {after.at - before.at:8.1f} {processor:6.1f} {read / 1e6:8.1f} {files:6}", flush=True)
-
-
-def use_of(process: psutil.Process) -> tuple[float, int]:
-    """The processor seconds and the bytes read of a process so far."""
-    used = dict[psutil.Process, tuple[float, int, int]]()
-    note_use(process, used)
-    return used[process][:2]
 
 
 @contextmanager

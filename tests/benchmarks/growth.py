@@ -21,16 +21,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-import numpy as np
-
 from spark_jobs.runtime.settings import ROOT
 from tests.benchmarks.cycle import machine
+from tests.benchmarks.history import exponent
 
 MEASURES = {"seconds": "s", "cpu": "cpu s", "read": "MB read", "memory": "peak MB"}
 JOBS = ("silver", "gold")
@@ -88,13 +87,14 @@ def main() -> None:
 
 def run_cycle(axis: Axis, value: int, cycles: int, folder: Path) -> Figures:
     """The medians of a warm cycle, in a process of its own. Raises SystemExit with what it wrote when it fails."""
-    cores = f"0-{(min(value, os.cpu_count() or 1) if not axis.argument else os.cpu_count() or 1) - 1}"
+    present = os.cpu_count() or 1
+    cores = present if axis.argument else min(value, present)
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary) / "cycle.json"
         given = {"--history": "1000000", "--new": "10000", "--cycles": str(cycles), "--folder": str(folder), "--json": str(file)}
         given |= {axis.argument: str(value)} if axis.argument else {}
         words = [word for pair in given.items() for word in pair]
-        command = ["taskset", "--cpu-list", cores, sys.executable, "-m", "tests.benchmarks.cycle", *words, *axis.others]
+        command = ["taskset", "--cpu-list", f"0-{cores - 1}", sys.executable, "-m", "tests.benchmarks.cycle", *words, *axis.others]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(done.stdout + done.stderr)
@@ -110,12 +110,6 @@ def exponents(found: Mapping[int, Figures]) -> Figures:
     return {job: {measure: exponent(list(found), [each[job][measure] for each in found.values()]) for measure in MEASURES} for job in JOBS}
 
 
-def exponent(values: Sequence[float], costs: Sequence[float]) -> float:
-    """The power of the values by which costs grow."""
-    slope, _ = np.polyfit(np.log(values), np.log(costs), 1)
-    return float(slope)
-
-
 def table(name: str, found: Mapping[int, Figures]) -> list[str]:
     """The lines of a table: a row for each value, and one of the exponents."""
     lines = [f"\n{name:>12} " + " ".join(f"{job} {unit:>7}" for job in JOBS for unit in MEASURES.values())]
@@ -129,15 +123,11 @@ def table(name: str, found: Mapping[int, Figures]) -> list[str]:
 
 def plot(name: str, found: Mapping[int, Figures]) -> str:
     """An SVG with two logarithmic axes: for each job its processor time, bytes read and peak memory, as multiples of the first value's."""
-    lines = {
-        f"{job}, {MEASURES[measure]}": [each[job][measure] / next(iter(found.values()))[job][measure] for each in found.values()]
-        for measure in ("cpu", "read", "memory")
-        for job in JOBS
-    }
+    drawn = [(job, measure) for measure in ("cpu", "read", "memory") for job in JOBS]
+    lines = [[each[job][measure] / next(iter(found.values()))[job][measure] for each in found.values()] for job, measure in drawn]
     grows = exponents(found)
-    slopes = [grows[job].get(measure, 0.0) for measure in ("cpu", "read", "memory") for job in JOBS]
-    low = min(0.5, *(min(line) for line in lines.values()))
-    high = max(2.0, *(max(line) for line in lines.values()))
+    low = min(0.5, *(min(line) for line in lines))
+    high = max(2.0, *(max(line) for line in lines))
     first, last = math.log(min(found)), math.log(max(found)) if len(found) > 1 else math.log(min(found)) + 1
 
     def across(value: float) -> float:
@@ -152,12 +142,12 @@ def plot(name: str, found: Mapping[int, Figures]) -> str:
         parts.append(f'<text x="{across(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,}</text>')
     for ratio in (low, 1.0, high):
         parts.append(f'<text x="{_LEFT - 6}" y="{up(ratio) + 4:.1f}" text-anchor="end">{ratio:.1f}</text>')
-    for place, ((label, ratios), slope, colour) in enumerate(zip(lines.items(), slopes, _COLOURS, strict=True)):
+    for place, ((job, measure), ratios, colour) in enumerate(zip(drawn, lines, _COLOURS, strict=True)):
         points = " ".join(f"{across(value):.1f},{up(ratio):.1f}" for value, ratio in zip(found, ratios, strict=True))
-        key = _TOP + 16 + 18 * place
+        key, label = _TOP + 16 + 18 * place, f"{job}, {MEASURES[measure]}: exponent {grows[job].get(measure, 0.0):.2f}"
         parts += [
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            f'<text x="{_LEFT + _SIDE + 50}" y="{key}" fill="{colour}">{escape(label)}: exponent {slope:.2f}</text>',
+            f'<text x="{_LEFT + _SIDE + 50}" y="{key}" fill="{colour}">{escape(label)}</text>',
         ]
     return "\n".join(
         [

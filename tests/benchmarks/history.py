@@ -19,6 +19,7 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
@@ -218,6 +219,21 @@ def note_use(process: psutil.Process, used: dict[psutil.Process, tuple[float, in
     except psutil.Error:
         pass  # one of them is gone: what it had used stays noted
     return memory
+
+
+def use_of(process: psutil.Process) -> tuple[float, int]:
+    """The processor seconds and the bytes read of a process and its children so far."""
+    used = dict[psutil.Process, tuple[float, int, int]]()
+    note_use(process, used)
+    return sum(each[0] for each in used.values()), sum(each[1] for each in used.values())
+
+
+def exponent(values: Sequence[float], costs: Sequence[float]) -> float:
+    """The power of the values by which costs grow (least squares of the logarithms): 0 where they do not, or where there is one value."""
+    if len(set(values)) < 2:
+        return 0.0
+    slope, _ = np.polyfit(np.log(values), np.log(costs), 1)
+    return float(slope)
 
 
 def size_of(settings: Settings, table: tables.Table) -> int:

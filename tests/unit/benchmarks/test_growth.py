@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import growth
+from tests.benchmarks import growth, history
 
 
 def figures(silver: float, gold: float) -> growth.Figures:
@@ -16,9 +16,9 @@ FOUND = {1_000: figures(2.0, 3.0), 10_000: figures(2.0, 30.0), 100_000: figures(
 
 
 def test_an_exponent_is_the_power_by_which_a_cost_grows() -> None:
-    assert growth.exponent([1, 10, 100], [3, 30, 300]) == pytest.approx(1.0)
-    assert growth.exponent([1, 10, 100], [7, 7, 7]) == pytest.approx(0.0)
-    assert growth.exponent([1, 4], [8, 16]) == pytest.approx(0.5)
+    assert history.exponent([1, 10, 100], [3, 30, 300]) == pytest.approx(1.0)
+    assert history.exponent([1, 10, 100], [7, 7, 7]) == pytest.approx(0.0)
+    assert history.exponent([1, 4], [8, 16]) == pytest.approx(0.5)
 
 
 def test_the_table_has_a_row_for_each_value_and_one_of_the_exponents() -> None:
