@@ -82,10 +82,26 @@ def test_where_alerts_go_is_passed_on(tmp_path: Path) -> None:
     assert "AIRFLOW_CONN_OTHER" not in wanted
 
 
-def test_dag_files_are_parsed_every_two_minutes_in_both_stacks(wanted: dict[str, str]) -> None:
-    name = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL", "120"),  # DAG files are parsed every two minutes
+        ("SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5"),
+        ("WORKERS__MIN_HEARTBEAT_INTERVAL", "1"),
+    ],
+)
+def test_both_stacks_have_the_same_pace(wanted: dict[str, str], option: str, value: str) -> None:
+    name = f"AIRFLOW__{option}"
     compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
-    assert wanted[name] == compose["x-airflow"]["environment"][name] == "120"
+    assert wanted[name] == compose["x-airflow"]["environment"][name] == value
+
+
+def test_a_supervisor_looks_for_the_end_of_its_process_as_often_as_it_may_send_a_heartbeat() -> None:
+    """Why the interval is short: a supervisor that misses the end of its task's process, waits this long for the next look."""
+    code = "import inspect; from airflow.sdk.execution_time import supervisor as s; print(inspect.getsource(s.ActivitySubprocess))"
+    source = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    waiting = source[source.index("max_wait_time = ") : source.index("self._service_subprocess(")]
+    assert "MIN_HEARTBEAT_INTERVAL" in waiting, "Airflow waits by another option now: set that one in both stacks"
 
 
 def test_what_airflow_imports_at_its_start_starts_no_thread_and_is_nothing_of_ours(wanted: dict[str, str]) -> None:
