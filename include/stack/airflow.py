@@ -96,9 +96,8 @@ def environment(settings: Settings, metadata_url: str, port: int, environ: Mappi
         # A task that died with the Airflow before (make down, a crash) is found within the minute, not after five.
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-        # How long a task's supervisor may overlook that its process has ended: half of the short tasks took five seconds longer.
-        "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
+        "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",  # how long the end of a task's process may be overlooked; five seconds by default
         "OPENLINEAGE__NAMESPACE": "ledger",  # as of the jobs' own events; where to they go, the client's variables say for both
         "OPENLINEAGE__DISABLE_SOURCE_CODE": "True",
         "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",  # between the tasks of a run; each look costs 0.03 s of processor time
