@@ -91,10 +91,12 @@ def test_where_alerts_go_is_passed_on(tmp_path: Path) -> None:
         ("WORKERS__MIN_HEARTBEAT_INTERVAL", "1"),
     ],
 )
-def test_both_stacks_have_the_same_pace(wanted: dict[str, str], option: str, value: str) -> None:
+def test_all_stacks_have_the_same_pace(wanted: dict[str, str], option: str, value: str) -> None:
     name = f"AIRFLOW__{option}"
     compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
+    kubernetes = yaml.safe_load((ROOT / "include/kubernetes/airflow-values.yaml").read_text())["env"]
     assert wanted[name] == compose["x-airflow"]["environment"][name] == value
+    assert {"name": name, "value": value} in kubernetes
 
 
 def test_a_supervisor_looks_for_the_end_of_its_process_as_often_as_it_may_send_a_heartbeat() -> None:
