@@ -3,6 +3,7 @@
 import argparse
 import logging
 
+from spark_jobs import control
 from spark_jobs.commands.preconditions import BACKFILL, REDRIVE, ROLL_BACK, SILVER, Wants, ready
 from spark_jobs.control import scope
 from spark_jobs.lake import leases, tables
@@ -69,4 +70,5 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
             return
         with ready(settings, options, Wants((ROLL_BACK, BACKFILL, REDRIVE), tables=_ALL, topics=_TOPICS), backfill.LEASED):
             pass  # each step takes these leases again
-        backfill.run(session.start_session(settings, "ledger backfill"), settings, request, options.run_id)
+        spark = session.start_session(settings, "ledger backfill", new_rows=control.count(tables.BRONZE_TRANSACTIONS.open(settings)))
+        backfill.run(spark, settings, request, options.run_id)

@@ -18,7 +18,7 @@ from spark_jobs.runtime.times import to_text
 # The parts of a backfill: all topics of versions together, under the name of the first two; and each topic of events, by its name.
 DIMENSIONS = "customers and accounts"
 TRANSACTIONS = "transactions"  # and gold
-ROWS_A_STEP = 500_000
+ROWS_A_STEP = 1_000_000
 
 
 @dataclass(frozen=True)

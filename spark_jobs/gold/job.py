@@ -81,7 +81,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
                     _take(change, given, settings, table, Txn(application, changes.last))
 
         try:
-            _in_waves(spark, targets, bring, is_small=changes.is_small)
+            in_waves(spark, targets, bring, is_small=changes.is_small)
         finally:
             changes.feed.unpersist()
         return changes.last
@@ -118,12 +118,15 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
                 within = cuts if table.deletion_vectors else ()  # such a table grows with silver
                 sinks.append_rows(whole, settings, table, txn, cuts=within, are_few=is_small)
 
-    _in_waves(spark, targets, make, is_small=is_small)
+    in_waves(spark, targets, make, is_small=is_small)
     log.info("%s: made from version %d: %s", tables.SILVER_TRANSACTIONS.name, txn.version, ", ".join(table.name for table in targets))
 
 
-def _in_waves(spark: SparkSession, targets: Collection[Table], work: Callable[[GoldTable, SparkSession], None], *, is_small: bool) -> None:
-    """Do some work for each of the tables, each in a copy of the session: side by side, but those that others read from first."""
+def in_waves(spark: SparkSession, targets: Collection[Table], work: Callable[[GoldTable, SparkSession], None], *, is_small: bool) -> None:
+    """Do some work for each of the tables, each in a copy of the session: side by side, but those that others read from first.
+
+    Raises LedgerError as `run_each` does.
+    """
     for wave in _waves():
         pieces = {table.name: partial(work, table) for table in wave if table in targets}
         side_by_side.run_each(spark, pieces, at_once=side_by_side.AT_ONCE if is_small else side_by_side.LARGE_AT_ONCE)

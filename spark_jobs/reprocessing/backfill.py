@@ -254,11 +254,11 @@ def _days(start: datetime, end: datetime) -> int:
 
 
 def _cut(rest: Step, days: list[tuple[datetime, int]], most_rows: int) -> list[Step]:
-    """The rest of a range in steps of whole days, of about so many rows; a day is never cut."""
-    steps, start, rows = [], rest.start, 0
+    """The rest of a range in steps of whole days, of about so many rows. A day is never cut; the last step has up to half as many more."""
+    steps, start, rows, left = [], rest.start, 0, sum(count for _, count in days)
     for day, count in days:
-        if rows and rows + count > most_rows and day > start:
+        if rows and rows + count > most_rows and rows + left > 1.5 * most_rows and day > start:
             steps.append(Step(rest.backfill, rest.part, start, day))
             start, rows = day, 0
-        rows += count
+        rows, left = rows + count, left - count
     return [*steps, Step(rest.backfill, rest.part, start, rest.end)]

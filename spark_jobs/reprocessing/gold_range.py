@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from threading import Lock
 
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
 from spark_jobs.gold import inputs, job
+from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.ranges import Range
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
-from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import Settings
 
 APPLICATION = "gold backfill"
@@ -25,25 +26,23 @@ def rebuild_gold(
 
     Gold must have followed silver to its present versions; the caller holds the leases of both. A part is a window, all that is
     known of a customer or an account, or what a transaction is in. Rows of gold in this range without a row of silver are removed.
-    `only` names the tables; `on_write` is called before each write. May be repeated.
+    `only` names the tables; Tables that do not depend on one another are rebuilt side by side.
+    `on_write` is called before each write, one call at a time. May be repeated.
     """
     head = tables.SILVER_TRANSACTIONS.open(settings).version()
-    silver = sources.read_table(spark, settings, tables.SILVER_TRANSACTIONS, version=head)
-    region, given = (
-        Range(start, end, silver),
-        inputs.open_inputs(spark, settings, inputs.Source(tables.SILVER_TRANSACTIONS, head), is_small=False),
-    )
-    application = control.application(settings, APPLICATION)
-    changed: dict[Table, int] = {}
-    chosen = [table for table in job.tables_in_order() if table.name in only]
-    with progress.phase("", len(chosen), "tables") as phase:
-        for done, table in enumerate(chosen):
-            phase.reach(done, table.name)
-            difference = sinks.changes_of(table, *table.strategy.parts(table, region, given))
-            if count := difference.count():
+    source, application = inputs.Source(tables.SILVER_TRANSACTIONS, head), control.application(settings, APPLICATION)
+    changed, one_at_a_time = dict[Table, int](), Lock()
+
+    def rebuild(table: GoldTable, session: SparkSession) -> None:
+        given = inputs.open_inputs(session, settings, source, is_small=False)
+        difference = sinks.changes_of(table, *table.strategy.parts(table, Range(start, end, given.silver()), given))
+        if count := difference.count():
+            with one_at_a_time:
                 changed[table] = count
                 on_write()
-                number = (applied(settings, table, application) or 0) + 1
-                with sinks.configured(spark, SMALL_PAGES):
-                    sinks.merge_changes(difference, settings, table, Txn(application, number))
+            number = (applied(settings, table, application) or 0) + 1
+            sinks.merge_changes(difference, settings, table, Txn(application, number))
+
+    with sinks.configured(spark, SMALL_PAGES):
+        job.in_waves(spark, [table for table in job.tables_in_order() if table.name in only], rebuild, is_small=False)
     return changed

@@ -94,7 +94,9 @@ def test_tables_in_sql_equal_those_in_python_whatever_happens(spark: SparkSessio
     said: list[str] = []
     range_of_gold = before, START + timedelta(days=90)
     gold_range.rebuild_gold(spark, pipeline.settings, *range_of_gold, names, lambda: said.append(str(progress._phases[-1])))
-    assert [words.partition(" in ")[0] for words in said] == [f"{name}, {done} of 3 tables" for done, name in enumerate(names)]
+    assert len(said) == len(names)
+    assert all(" tables in " in words and any(name in words for name in names) for words in said)
+    assert all(any(name in words for words in said) for name in names)
     check()
     assert pipeline.audit(IN_SQL) == dict.fromkeys(names, 0)
 

@@ -124,6 +124,8 @@ def test_a_range_is_cut_between_days_and_no_day_is_cut() -> None:
     assert cuts == list(zip([rest.start, *middle], [*middle, END], strict=True))
     assert [(step.start, step.end) for step in _cut(rest, [], 10)] == [(rest.start, END)]
     assert len(_cut(rest, days, 1000)) == 1
+    assert len(_cut(rest, days, 42)) == 1, "a short rest has no step of its own"
+    assert len(_cut(rest, days, 41)) == 2
 
 
 def started_nowhere() -> Backfill:
