@@ -26,8 +26,8 @@ def rebuild_gold(
 
     Gold must have followed silver to its present versions; the caller holds the leases of both. A part is a window, all that is
     known of a customer or an account, or what a transaction is in. Rows of gold in this range without a row of silver are removed.
-    `only` names the tables; Tables that do not depend on one another are rebuilt side by side.
-    `on_write` is called before each write, one call at a time. May be repeated.
+    `only` names the tables; those that do not depend on one another are rebuilt side by side. `on_write` is called before each write,
+    one call at a time. May be repeated. Raises LedgerError as `run_each` does.
     """
     head = tables.SILVER_TRANSACTIONS.open(settings).version()
     source, application = inputs.Source(tables.SILVER_TRANSACTIONS, head), control.application(settings, APPLICATION)

@@ -170,7 +170,7 @@ class _Rebuild:
         Among them are those that silver has in the range (`here`) although bronze has them elsewhere, or nowhere. The second frame has the
         coordinates and batches of all of them, those that bronze does not have included.
         """
-        changed, within = staged, here
+        changed, held = staged, here
         if not self.topic.has_versions:
             others = [self.read(table) for table in (*self.topic.valid, self.topic.quarantine)]
             differing = recompute.changed_places(self.topic, staged, here, *others)
@@ -178,8 +178,8 @@ class _Rebuild:
             if not (found := differing.count()):
                 return staged.limit(0), staged.limit(0).select(*ARRIVAL)
             differing = rejudge.places_of(differing, found)
-            changed, within = recompute.within(staged, differing), recompute.within(here, differing)
-        orphans = recompute.without(within, staged.select(*PLACE)).select(*ARRIVAL)
+            changed, held = recompute.within(staged, differing), recompute.within(here, differing)
+        orphans = recompute.without(held, staged.select(*PLACE)).select(*ARRIVAL)
         changed, orphans = changed.transform(kept), orphans.transform(kept)
         if orphans.isEmpty():
             return changed, changed.select(*ARRIVAL)
