@@ -88,6 +88,8 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.task.maxDirectResultSize": str(128 * 2**20),
         "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # two more buffers of 1 MB for each spilled file, which nothing counts
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM ten times per column, to name a line of Python in errors
+        # Rows in memory are computed in tasks, not by the driver while it plans, once for each plan that reads them.
+        "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         "spark.databricks.delta.snapshotPartitions": "1",  # each partition compiles the code that reads a table's log again
         "spark.log.level": "ERROR",
         "spark.ui.enabled": str(settings.spark_ui).lower(),
