@@ -1,6 +1,7 @@
 """Writes of rows that fit into memory, without Spark, which would plan for longer than it writes. As in sinks.py, each may be repeated."""
 
 from collections.abc import Mapping
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,8 +17,8 @@ from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
 MOST_ROWS = 100_000  # that are held in memory
-MOST_BYTES = 32 * 2**20  # of a table's files: where it has more, Delta marks rows as removed, which delta-rs cannot
-_PLAIN_WRITER = 4  # the version of Delta's protocol with change feeds, which delta-rs writes, and without deletion vectors
+MOST_BYTES = 32 * 2**20  # of the files that a merge writes again: where they have more, Spark marks rows as removed, which delta-rs cannot
+_FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "deletionVectors"})  # that delta-rs writes, or leaves as they are
 _PAGE_ROWS = 1000
 
 
@@ -46,10 +47,10 @@ def merge(
     matched: Mapping[str, str] | None = None,
     deletes_where: str | None = None,
 ) -> None:
-    """Merge rows into a table that `is_small` by null-safe equality of its merge keys, in one commit, skipped when it was done before.
+    """Merge rows that `touch_few_bytes` into a table by null-safe equality of its merge keys, in one commit.
 
-    `matched` and `deletes_where` as in sinks.merge_rows, in SQL that Spark and DataFusion understand alike. Raises LedgerError when two
-    rows have the same keys.
+    It is skipped when it was done before. `matched` and `deletes_where` as in sinks.merge_rows, in SQL that Spark and DataFusion understand
+    alike. Raises LedgerError when two rows have the same keys.
     """
     delta, keys = table.open(settings), merge_keys(table)
     if _is_done(delta, txn):
@@ -87,15 +88,31 @@ def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
     kill_point(f"after {table.name}")
 
 
-def is_small(settings: Settings, table: Table) -> bool:
-    """Whether a few rows are merged into a table in memory: it has few bytes, and needs no features of a writer."""
-    return has_few_bytes(settings, table) and table.open(settings).protocol().min_writer_version <= _PLAIN_WRITER
+def touch_few_bytes(few: pa.Table, settings: Settings, table: Table) -> bool:
+    """Whether rows are merged into a table in memory: the files that may hold their keys have few bytes, and delta-rs can write it."""
+    delta = table.open(settings)
+    if not _FEATURES.issuperset(delta.protocol().writer_features or ()):
+        return False
+    files = pa.table(delta.get_add_actions(flatten=True))
+    touched = pc.fill_null(_may_hold(files, few, merge_time(table)), True)
+    return bool((pc.sum(files["size_bytes"].filter(touched)).as_py() or 0) <= MOST_BYTES)
 
 
 def has_few_bytes(settings: Settings, table: Table) -> bool:
     """Whether the files of a table have at most MOST_BYTES."""
     sizes = pa.table(table.open(settings).get_add_actions()).column("size_bytes").to_pylist()
     return bool(sum(sizes) <= MOST_BYTES)
+
+
+def _may_hold(files: pa.Table, few: pa.Table, time: str | None) -> pa.Array:
+    """Whether each file may hold rows of the same times; null where its statistics do not say."""
+    if time is None or f"min.{time}" not in files.column_names:
+        return pa.array([True] * files.num_rows)
+    unit = ranges.unit_of(time)
+    first, last = (ranges.counted(files[f"{edge}.{time}"], unit) for edge in ("min", "max"))
+    found = ranges.of_files(ranges.numbers(few[time], unit))
+    holds = (pc.and_(pc.less_equal(first, end), pc.greater_equal(last, start)) for start, end in found)
+    return reduce(pc.or_, holds, pa.array([False] * files.num_rows))
 
 
 def _is_done(delta: DeltaTable, txn: Txn) -> bool:

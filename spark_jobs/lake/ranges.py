@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, functions as F
 
 MOST = 64  # ranges; to skip files by 100 of them, Delta would generate more code than a Java method may have
@@ -47,11 +48,15 @@ def number(time: str, unit: Unit) -> Column:
 
 def numbers(times: pa.ChunkedArray, unit: Unit) -> list[int]:
     """The numbers of the hours or days since the epoch in which times (or, of days, dates) in memory lie."""
+    return [int(number) for number in np.unique(counted(times, unit).drop_null().to_numpy())]
+
+
+def counted(times: pa.ChunkedArray, unit: Unit) -> pa.ChunkedArray:
+    """For each time (or date) the number of its hour or day since the epoch; null of null."""
     if pa.types.is_date32(times.type):
-        counted = times.cast("int32").to_numpy()
-    else:
-        counted = times.cast(pa.timestamp("us", "UTC")).cast("int64").to_numpy() // (unit.seconds * _MICROS)
-    return [int(number) for number in np.unique(counted)]
+        return times.cast("int32").cast("int64")
+    micros = times.cast(pa.timestamp("us", "UTC")).cast("int64")
+    return pc.floor(pc.divide(micros.cast("double"), float(unit.seconds * _MICROS))).cast("int64")
 
 
 def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:
@@ -92,7 +97,12 @@ def among(time: str, numbers: Sequence[int], unit: Unit) -> Column:
 
 def in_files(time: str, numbers: Iterable[int], unit: Unit) -> str:
     """Whether a time lies in one of these hours or days, or near one: in few ranges, by which a merge skips files."""
-    return overlap(time, time, around(numbers, 0, _MOST_OF_FILES), unit)
+    return overlap(time, time, of_files(numbers), unit)
+
+
+def of_files(numbers: Iterable[int]) -> list[Range]:
+    """The few ranges that hold these hours or days, by which a merge skips files."""
+    return around(numbers, 0, _MOST_OF_FILES)
 
 
 def _any(parts: Sequence[str]) -> str:

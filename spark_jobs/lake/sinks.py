@@ -189,7 +189,7 @@ def merge_parts(present: DataFrame, wanted: DataFrame, settings: Settings, table
     few = collect_few(difference(present, wanted, on=merge_keys(table))) if are_few else None
     if few is None:
         merge_changes(changes_of(table, present, wanted), settings, table, txn)
-    elif few_rows.is_small(settings, table):
+    elif few_rows.touch_few_bytes(few, settings, table):
         few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
     else:
         merge_changes(present.sparkSession.createDataFrame(few), settings, table, txn)
@@ -208,17 +208,20 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
     `are_few` says that the rows fit into memory, where the caller knows.
     """
     time, within, keys = merge_time(table), None, merge_keys(table)
-    if are_few and few_rows.is_small(settings, table):
-        few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
-        return
+    if are_few:
+        few = changed.toArrow()
+        if few_rows.touch_few_bytes(few, settings, table):
+            few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
+            return
+        changed = changed.sparkSession.createDataFrame(few)
     if table.layer == "gold":
         numbers = F.collect_set(ranges.number(time, ranges.unit_of(time))) if time else F.array()
         found = changed.agg(F.count("*").alias("count"), numbers.alias("numbers")).collect()[0]
         if not found["count"]:
             few_rows.note_applied(settings, table, txn)
             return
-        if found["count"] <= few_rows.MOST_ROWS and few_rows.is_small(settings, table):
-            few_rows.merge(changed.toArrow(), settings, table, txn, deletes_where="s._is_gone")
+        if found["count"] <= few_rows.MOST_ROWS and few_rows.touch_few_bytes(few := changed.toArrow(), settings, table):
+            few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
             return
         within = ranges.among(f"t.{time}", found["numbers"], ranges.unit_of(time)) if time else None
     merge_rows(changed, settings, table, txn, on=keys, deletes_where="s._is_gone", within=within)
