@@ -107,12 +107,12 @@ def has_few_bytes(settings: Settings, table: Table) -> bool:
 def _may_hold(files: pa.Table, few: pa.Table, time: str | None) -> pa.Array:
     """Whether each file may hold rows of the same times; null where its statistics do not say."""
     if time is None or f"min.{time}" not in files.column_names:
-        return pa.array([True] * files.num_rows)
+        return pa.array([True] * files.num_rows, pa.bool_())
     unit = ranges.unit_of(time)
     first, last = (ranges.counted(files[f"{edge}.{time}"], unit) for edge in ("min", "max"))
     found = ranges.of_files(ranges.numbers(few[time], unit))
     holds = (pc.and_(pc.less_equal(first, end), pc.greater_equal(last, start)) for start, end in found)
-    return reduce(pc.or_, holds, pa.array([False] * files.num_rows))
+    return reduce(pc.or_, holds, pa.array([False] * files.num_rows, pa.bool_()))
 
 
 def _is_done(delta: DeltaTable, txn: Txn) -> bool:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import few_rows, sinks, tables
-from spark_jobs.lake.tables import ACCOUNT_DAYS
+from spark_jobs.lake.tables import ACCOUNT_DAYS, Table
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake
@@ -53,6 +53,15 @@ def rows(*days: int, account: str = "A00000001", count: int = 1) -> pa.Table:
 def test_the_files_around_the_changed_times_count(settings: Settings, days: tuple[int, ...], touches_few: bool) -> None:
     assert few_rows.touch_few_bytes(rows(*days), settings, ACCOUNT_DAYS) == touches_few
     assert not few_rows.has_few_bytes(settings, ACCOUNT_DAYS)
+
+
+@pytest.mark.parametrize("table", [ACCOUNT_DAYS, tables.SILVER_ACCOUNTS], ids=lambda table: table.name)
+def test_a_table_without_files_has_few_bytes(tmp_path: Path, table: Table) -> None:
+    empty = read_settings({"LEDGER_HOME": str(tmp_path)})
+    tables.ensure_tables(empty, [table])
+    few = pa.schema(table.delta_schema().to_arrow()).empty_table()
+    assert few_rows.touch_few_bytes(few, empty, table)
+    assert few_rows.touch_few_bytes(rows(1) if table == ACCOUNT_DAYS else few, empty, table)
 
 
 def test_rows_that_are_marked_as_removed_stay_removed(spark: SparkSession, settings: Settings) -> None:
