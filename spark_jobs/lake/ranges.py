@@ -55,8 +55,9 @@ def counted(times: pa.ChunkedArray, unit: Unit) -> pa.ChunkedArray:
     """For each time (or date) the number of its hour or day since the epoch; null of null."""
     if pa.types.is_date32(times.type):
         return times.cast("int32").cast("int64")
-    micros = times.cast(pa.timestamp("us", "UTC")).cast("int64")
-    return pc.floor(pc.divide(micros.cast("double"), float(unit.seconds * _MICROS))).cast("int64")
+    micros, size = times.cast(pa.timestamp("us", "UTC")).cast("int64"), unit.seconds * _MICROS
+    towards_zero = pc.divide(micros, size)
+    return pc.subtract(towards_zero, pc.less(micros, pc.multiply(towards_zero, size)).cast("int64"))
 
 
 def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import control
 from spark_jobs.gold import job
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import few_rows, sinks, tables
 from spark_jobs.lake.txn import Txn
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -54,8 +54,11 @@ def add(settings: Settings, rows: list[Row]) -> None:
     write_deltalake(str(tables.SILVER_TRANSACTIONS.path(settings)), pa.Table.from_pylist(rows, schema), mode="append")
 
 
-def test_rows_are_marked_counted_without_them_and_joined_in_the_order_of_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_are_marked_counted_without_them_and_joined_in_the_order_of_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row that came late, in the newest file, does not put that file before the others."""
+    monkeypatch.setattr(few_rows, "MOST_BYTES", -1)
     settings, table = read_settings({"LEDGER_HOME": str(tmp_path)}), tables.CUSTOMER_SESSIONS
     tables.ensure_tables(settings, [table, *tables.CONTROL])
     sinks.mark_removed_rows(spark, settings, [table])

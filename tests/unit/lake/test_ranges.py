@@ -2,7 +2,9 @@
 
 from itertools import accumulate
 
-from spark_jobs.lake.ranges import MOST, _any, around
+import pyarrow as pa
+
+from spark_jobs.lake.ranges import DAY, HOUR, MOST, _any, around, counted, numbers
 
 
 def test_what_is_close_together_is_one_range() -> None:
@@ -25,3 +27,13 @@ def test_a_hundred_ranges_are_a_shallow_tree() -> None:
     depths = list(accumulate({"(": 1, ")": -1}.get(char, 0) for char in condition))
     assert [condition.count(f"(part {number})") for number in range(100)] == [1] * 100
     assert max(depths) <= 9
+
+
+def test_times_are_counted_exactly_before_1970_and_in_the_last_year_of_all() -> None:
+    hour = 3_600_000_000
+    micros = [-hour - 1, -hour, -1, 0, hour - 1, hour, 9_214_646_399_999_000, None]
+    times = pa.chunked_array([pa.array(micros, pa.timestamp("us", "UTC"))])
+    assert counted(times, HOUR).to_pylist() == [-2, -1, -1, 0, 0, 1, 2_559_623, None]
+    assert numbers(times, HOUR) == [-2, -1, 0, 1, 2_559_623]
+    days = pa.chunked_array([pa.array([-1, 0, 106_751], pa.date32())])
+    assert counted(days, DAY).to_pylist() == [-1, 0, 106_751]
