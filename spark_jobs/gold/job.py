@@ -140,11 +140,10 @@ def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, t
         sinks.append_rows(new, settings, table, txn, are_few=change.is_small)
     elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
         sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
-        if (few := sinks.collect_few(sums)) is not None and few_rows.touch_few_bytes(few, settings, table):
-            few_rows.merge(few, settings, table, txn, matched=strategy.adds)
+        if (few := sinks.collect_few(sums)) is None:
+            sinks.merge_rows(sums, settings, table, txn, on=table.keys, matched=strategy.adds)
         else:
-            new = sums if few is None else sums.sparkSession.createDataFrame(few)
-            sinks.merge_rows(new, settings, table, txn, on=table.keys, matched=dict(strategy.adds))
+            sinks.merge_few(few, sums.sparkSession, settings, table, txn, matched=strategy.adds)
     else:
         _amend(change, given, settings, table, txn)
 

@@ -48,7 +48,7 @@ def number(time: str, unit: Unit) -> Column:
 
 def numbers(times: pa.ChunkedArray, unit: Unit) -> list[int]:
     """The numbers of the hours or days since the epoch in which times (or, of days, dates) in memory lie."""
-    return [int(number) for number in np.unique(counted(times, unit).drop_null().to_numpy())]
+    return [int(number) for number in np.unique(counted(times, unit).to_numpy())]
 
 
 def counted(times: pa.ChunkedArray, unit: Unit) -> pa.ChunkedArray:

@@ -116,7 +116,7 @@ def merge_rows(
     txn: Txn,
     *,
     on: Sequence[str],
-    matched: dict[str, str] | None = None,
+    matched: Mapping[str, str] | None = None,
     deletes_where: str | None = None,
     within: Column | None = None,
 ) -> None:
@@ -189,10 +189,8 @@ def merge_parts(present: DataFrame, wanted: DataFrame, settings: Settings, table
     few = collect_few(difference(present, wanted, on=merge_keys(table))) if are_few else None
     if few is None:
         merge_changes(changes_of(table, present, wanted), settings, table, txn)
-    elif few_rows.touch_few_bytes(few, settings, table):
-        few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
     else:
-        merge_changes(present.sparkSession.createDataFrame(few), settings, table, txn)
+        merge_few(few, present.sparkSession, settings, table, txn, deletes_where="s._is_gone")
 
 
 def collect_few(rows: DataFrame, most: int | None = None) -> pa.Table | None:
@@ -207,24 +205,42 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
 
     `are_few` says that the rows fit into memory, where the caller knows.
     """
-    time, within, keys = merge_time(table), None, merge_keys(table)
+    numbers: Sequence[int] = ()
+    if table.layer == "gold" and not are_few:
+        time = merge_time(table)
+        times = F.collect_set(ranges.number(time, ranges.unit_of(time))) if time else F.array()
+        found = changed.agg(F.count("*").alias("count"), times.alias("numbers")).collect()[0]
+        are_few, numbers = found["count"] <= few_rows.MOST_ROWS, found["numbers"]
     if are_few:
-        few = changed.toArrow()
-        if few_rows.touch_few_bytes(few, settings, table):
-            few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
-            return
-        changed = changed.sparkSession.createDataFrame(few)
-    if table.layer == "gold":
-        numbers = F.collect_set(ranges.number(time, ranges.unit_of(time))) if time else F.array()
-        found = changed.agg(F.count("*").alias("count"), numbers.alias("numbers")).collect()[0]
-        if not found["count"]:
-            few_rows.note_applied(settings, table, txn)
-            return
-        if found["count"] <= few_rows.MOST_ROWS and few_rows.touch_few_bytes(few := changed.toArrow(), settings, table):
-            few_rows.merge(few, settings, table, txn, deletes_where="s._is_gone")
-            return
-        within = ranges.among(f"t.{time}", found["numbers"], ranges.unit_of(time)) if time else None
-    merge_rows(changed, settings, table, txn, on=keys, deletes_where="s._is_gone", within=within)
+        merge_few(changed.toArrow(), changed.sparkSession, settings, table, txn, deletes_where="s._is_gone")
+    else:
+        merge_rows(changed, settings, table, txn, on=merge_keys(table), deletes_where="s._is_gone", within=_within(table, numbers))
+
+
+def merge_few(
+    few: pa.Table,
+    spark: SparkSession,
+    settings: Settings,
+    table: Table,
+    txn: Txn,
+    *,
+    matched: Mapping[str, str] | None = None,
+    deletes_where: str | None = None,
+) -> None:
+    """`merge_rows` of rows in memory, by the table's merge keys: without Spark, where there are none or they touch few bytes."""
+    if not few.num_rows or few_rows.touch_few_bytes(few, settings, table):
+        few_rows.merge(few, settings, table, txn, matched=matched, deletes_where=deletes_where)
+        return
+    time = merge_time(table)
+    within = _within(table, ranges.numbers(few[time], ranges.unit_of(time)) if time else ())
+    rows, keys = spark.createDataFrame(few).coalesce(1), merge_keys(table)  # one file
+    merge_rows(rows, settings, table, txn, on=keys, matched=matched, deletes_where=deletes_where, within=within)
+
+
+def _within(table: Table, numbers: Sequence[int]) -> Column | None:
+    """Whether a row of a table (`t`) lies in one of these hours or days of its merge keys; None where they have no time."""
+    time = merge_time(table)
+    return ranges.among(f"t.{time}", numbers, ranges.unit_of(time)) if time else None
 
 
 def _transaction(spark: SparkSession, settings: Settings, table: Table, txn: Txn) -> AbstractContextManager[None]:

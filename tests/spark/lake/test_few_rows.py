@@ -33,13 +33,13 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return made
 
 
-def rows(*days: int, account: str = "A00000001", count: int = 1) -> pa.Table:
+def rows(*days: int, count: int = 1) -> pa.Table:
     """A row of an account for each of these days after the first."""
     schema = pa.schema(ACCOUNT_DAYS.delta_schema().to_arrow())
     common: dict[str, Any] = {
         field.name: 0 if pa.types.is_decimal(field.type) or pa.types.is_integer(field.type) else None for field in schema
     }
-    found = [common | {"account_id": account, "day": FIRST + timedelta(days=day), "transactions": count} for day in days]
+    found = [common | {"account_id": "A00000001", "day": FIRST + timedelta(days=day), "transactions": count} for day in days]
     return pa.Table.from_pylist(found, schema)
 
 

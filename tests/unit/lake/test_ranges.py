@@ -34,6 +34,6 @@ def test_times_are_counted_exactly_before_1970_and_in_the_last_year_of_all() -> 
     micros = [-hour - 1, -hour, -1, 0, hour - 1, hour, 9_214_646_399_999_000, None]
     times = pa.chunked_array([pa.array(micros, pa.timestamp("us", "UTC"))])
     assert counted(times, HOUR).to_pylist() == [-2, -1, -1, 0, 0, 1, 2_559_623, None]
-    assert numbers(times, HOUR) == [-2, -1, 0, 1, 2_559_623]
+    assert numbers(times.drop_null(), HOUR) == [-2, -1, 0, 1, 2_559_623]
     days = pa.chunked_array([pa.array([-1, 0, 106_751], pa.date32())])
     assert counted(days, DAY).to_pylist() == [-1, 0, 106_751]
