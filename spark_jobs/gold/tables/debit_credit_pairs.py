@@ -31,23 +31,53 @@ def pair(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
     return joined.select("debit_id", "credit_id", "customer_id", "debit_at", "credit_at")
 
 
-def pair_by_hour(debits_from: DataFrame, credits_from: DataFrame) -> DataFrame:
+def hour(time: str) -> Column:
+    """The hour (since the epoch) that holds a time."""
+    return F.floor(F.unix_seconds(time) / 3600)
+
+
+def pair_by_hour(rows: DataFrame) -> DataFrame:
     """`pair` of many rows: a row is compared with those of the customer in two hours, and not with all that the customer has."""
-
-    def hour(time: str) -> Column:
-        return F.floor(F.unix_seconds(time) / 3600)
-
     both = F.array(hour("event_at"), hour("event_at") - BEFORE_HOURS)
-    debit_rows = debits_from.withColumn("customer_id", F.struct("customer_id", hour("event_at").alias("hour")))
-    credit_rows = credits_from.withColumn("_hour", F.explode(both)).withColumn(
-        "customer_id", F.struct("customer_id", F.col("_hour").alias("hour"))
-    )
+    debit_rows = rows.withColumn("customer_id", F.struct("customer_id", hour("event_at").alias("hour")))
+    credit_rows = rows.withColumn("_hour", F.explode(both)).withColumn("customer_id", F.struct("customer_id", F.col("_hour").alias("hour")))
     return pair(debit_rows, credit_rows).withColumn("customer_id", F.col("customer_id.customer_id"))
 
 
 def pairs_with(new: DataFrame, transactions: DataFrame) -> DataFrame:
-    """The pairs of which one side at least is new; `transactions` are the silver rows within an hour of one, themselves included."""
-    return pair_by_hour(new, transactions).unionByName(pair_by_hour(transactions, new)).distinct()
+    """The pairs of which one side at least is new; `transactions` are the silver rows within an hour of one, themselves included.
+
+    In one join of each of these with the new rows of the other type: the new ones are few.
+    """
+    is_new = new.select("transaction_id", F.lit(True).alias("_is_new"))
+    rows = transactions.select("customer_id", "type", hour("event_at").alias("_hour"), "transaction_id", "event_at")
+    once = rows.join(is_new, on="transaction_id", how="left").where("type = 'Debit' or _is_new is null")  # a new debit finds a new credit
+    of_debit = F.col("type") == "Debit"
+    beside = F.when(of_debit, hour("event_at") + BEFORE_HOURS).otherwise(hour("event_at") - BEFORE_HOURS)
+    others = new.select(
+        "customer_id",
+        F.when(of_debit, "Credit").otherwise("Debit").alias("type"),
+        F.explode(F.array(hour("event_at"), beside)).alias("_hour"),
+        F.col("transaction_id").alias("_id"),
+        F.col("event_at").alias("_at"),
+    )
+
+    def side(kind: str, own: str, other: str) -> Column:
+        return F.when(F.col("type") == kind, F.col(own)).otherwise(F.col(other))
+
+    debit_at, credit_at = (side(kind, "event_at", "_at") for kind in ("Debit", "Credit"))
+    is_close = debit_at.between(credit_at - F.expr(f"interval {BEFORE_HOURS} hours"), credit_at)
+    return (
+        once.join(others, on=["customer_id", "type", "_hour"])
+        .where(is_close)
+        .select(
+            side("Debit", "transaction_id", "_id").alias("debit_id"),
+            side("Credit", "transaction_id", "_id").alias("credit_id"),
+            "customer_id",
+            debit_at.alias("debit_at"),
+            credit_at.alias("credit_at"),
+        )
+    )
 
 
 TABLE = GoldTable(
@@ -64,7 +94,7 @@ TABLE = GoldTable(
         "credit_at": "Event time of the credit",
     },
     strategy=Rows(
-        lambda rows, _: pair_by_hour(rows, rows),
+        lambda rows, _: pair_by_hour(rows),
         near=lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS))),
         ids=("debit_id", "credit_id"),
         times=("debit_at", "credit_at"),

@@ -84,8 +84,8 @@ AFTER_AND_SECOND = ("after", "second", C1, f"{DAY} 12:00:00.001", f"{DAY} 12:30"
 def test_both_ends_of_the_hour_before_a_credit_count(spark: SparkSession) -> None:
     rows = silver(spark, PAIRS)
     expected = frame(spark, tables.DEBIT_CREDIT_PAIRS.ddl, [OF_HOUR, OF_SAME, SAME_AND_SECOND, AFTER_AND_SECOND])
-    for made in (pair, pair_by_hour):
-        assert_same(made(rows, rows), expected)
+    for made in (pair(rows, rows), pair_by_hour(rows), pairs_with(rows, rows)):
+        assert_same(made, expected)
 
 
 def test_new_rows_give_the_pairs_that_they_have_a_part_in_once(spark: SparkSession) -> None:
