@@ -8,9 +8,13 @@ An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to
 
 - `meta.sql`: an aggregate over the rows that are judged (`count(*) filter (where amount < 0)`), or
 - `meta.query`: a select of one value, where other tables or groups are needed. It may name `written` (the rows that are judged),
-  any table as `silver_transactions` (up to the last judged batch), its judged batches as `written_silver_transactions`,
-  `control_batches`, `control_holes`, and `judged` (one row: first_batch, last_batch, judged_at, freshness_seconds):
-  SQL has no clock of its own.
+  any table as `silver_transactions` (up to the last judged batch), its judged batches as `written_silver_transactions`, its rows near
+  these as `silver_transactions_near_1_hours` or `gold_account_days_near_0_days`, `control_batches`, `control_holes`, and `judged` (one
+  row: first_batch, last_batch, judged_at, freshness_seconds): SQL has no clock of its own.
+
+A row is near if its time lies in the hour (day) of a judged row of silver, or at most so many hours (days) beside it. These are the same
+hours (days) for every table, and rows of some others may be among them. Where rows of any time are judged, every row is near. So a query
+about near rows costs as much as what is new, and not as the history.
 
 Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, in words; it is
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from string import Template
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from spark_jobs import control
+from spark_jobs.lake import ranges
 from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, Table
 from spark_jobs.runtime.settings import Settings
 
@@ -25,6 +27,8 @@ _REBUILT = Template(
     "on r._topic = p._topic and r._partition = p._partition and r._offset = p._offset where $condition "
     "union all select * from $raw where _batch is null"
 )
+_NEAR = re.compile(r"(\w+)_near_(\d+)_(hours|days)")
+_HOURS = Template("select distinct date_bin(interval '1 hour', event_at) from written_$silver")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
     "arrow_cast('$now', 'Timestamp(Microsecond, Some(\"UTC\"))') as judged_at, $freshness as freshness_seconds"
@@ -35,7 +39,8 @@ _JUDGED = Template(
 class Written:
     """Rows to judge: those of bronze batches first..last in one table at a version. last_batch 0: the job never had a batch.
 
-    `rebuilt` lists the coordinates of records of these batches: then no others are judged.
+    `rebuilt` lists the coordinates of records of these batches: then no others are judged. `at_any_time`: the job may have written rows
+    at any time of the history, and not only near those of silver that are judged.
     """
 
     table: Table
@@ -43,6 +48,7 @@ class Written:
     first_batch: int
     last_batch: int
     rebuilt: Path | None = None
+    at_any_time: bool = True
 
 
 def open_query(
@@ -53,48 +59,79 @@ def open_query(
     `versions` are those of the tables of the judged layer, by name; those of the layer below may be among them, or are read as
     they are now. `now` is the time of the judgement. `instead` gives the folders of tables that are read in place of the stored ones.
     """
-    builder = QueryBuilder()
-    layers = _BELOW[written.table.layer]
-    tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
-    ready: set[str] = set()
-
-    def add_view(name: str, raw: str, condition: str, view: Template = _VIEW) -> None:
-        builder.execute(view.substitute(name=name, raw=raw, condition=condition))
-
-    def prepare(name: str) -> None:
-        """Register a table when the first query names it: opening one costs more than counting its rows."""
-        if name in ready:
-            return
-        table = tables[name]
-        folder = (instead or {}).get(table.name, table.path(settings))
-        declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
-        control.register(builder, f"raw_{name}", DeltaTable(str(folder), version=versions.get(table.name)), declared)
-        follows_batches = "_batch" in table.columns and table.topic == written.table.topic
-        upto, within, view = _conditions(written) if follows_batches else ("true", "true", _VIEW)
-        add_view(name, f"raw_{name}", upto)
-        add_view(f"written_{name}", f"raw_{name}", within, view)
-        ready.add(name)
-
-    own = written.table.name.replace(".", "_")
+    relations = _Relations(settings, written, versions, instead or {})
     if written.rebuilt:
-        builder.register("rebuilt_records", DeltaTable(str(written.rebuilt)))
+        relations.builder.register("rebuilt_records", DeltaTable(str(written.rebuilt)))
     judged = {"first": written.first_batch, "last": written.last_batch, "now": now.astimezone(UTC).isoformat()}
-    builder.execute(_JUDGED.substitute(judged, freshness=settings.freshness_seconds))
+    relations.builder.execute(_JUDGED.substitute(judged, freshness=settings.freshness_seconds))
 
     def query(sql: str) -> pa.Table:
-        words = set(re.findall(r"\w+", sql))
-        for name in tables:
-            if {name, f"written_{name}"} & words or (name == own and "written" in words):
-                prepare(name)
-        if "written" in words and "written" not in ready:
-            add_view("written", f"written_{own}", "true")
-            ready.add("written")
-        for name in (words & _CONTROL.keys()) - ready:
-            control.register(builder, name, _CONTROL[name].open(settings), _CONTROL[name])
-            ready.add(name)
-        return pa.table(builder.execute(sql).read_all())
+        relations.prepare(sql)
+        return pa.table(relations.builder.execute(sql).read_all())
 
     return query
+
+
+class _Relations:
+    """The relations that queries name, each registered when the first one names it: opening a table costs more than counting its rows."""
+
+    def __init__(self, settings: Settings, written: Written, versions: Mapping[str, int], instead: Mapping[str, Path]) -> None:
+        self.builder = QueryBuilder()
+        self._settings, self._written, self._versions, self._instead = settings, written, versions, instead
+        layers = _BELOW[written.table.layer]
+        self._tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
+        self._ready: set[str] = set()
+
+    def prepare(self, sql: str) -> None:
+        """Register what a query names."""
+        words, own = set(re.findall(r"\w+", sql)), self._written.table.name.replace(".", "_")
+        for name in self._tables:
+            if {name, f"written_{name}"} & words or (name == own and "written" in words):
+                self._open(name)
+        for near in words - self._ready:
+            if (found := _NEAR.fullmatch(near)) and found[1] in self._tables:
+                self._open_near(near, found[1], int(found[2]), found[3])
+        if "written" in words and "written" not in self._ready:
+            self._view("written", f"written_{own}", "true")
+        for name in (words & _CONTROL.keys()) - self._ready:
+            control.register(self.builder, name, _CONTROL[name].open(self._settings), _CONTROL[name])
+            self._ready.add(name)
+
+    def _view(self, name: str, raw: str, condition: str, view: Template = _VIEW) -> None:
+        self.builder.execute(view.substitute(name=name, raw=raw, condition=condition))
+        self._ready.add(name)
+
+    def _open(self, name: str) -> None:
+        """A table up to the last judged batch, and its judged batches."""
+        if name in self._ready:
+            return
+        table, written = self._tables[name], self._written
+        folder = self._instead.get(table.name, table.path(self._settings))
+        declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
+        control.register(self.builder, f"raw_{name}", DeltaTable(str(folder), version=self._versions.get(table.name)), declared)
+        follows_batches = "_batch" in table.columns and table.topic == written.table.topic
+        upto, within, view = _conditions(written) if follows_batches else ("true", "true", _VIEW)
+        self._view(name, f"raw_{name}", upto)
+        self._view(f"written_{name}", f"raw_{name}", within, view)
+
+    def _open_near(self, near: str, name: str, number: int, unit: str) -> None:
+        """A table's rows near in time to the judged ones of silver."""
+        self._open(name)
+        time = self._tables[name].time_column
+        self._view(near, name, "true" if time is None or self._written.at_any_time else _near(time, self._hours, number, unit))
+
+    @cached_property
+    def _hours(self) -> pa.ChunkedArray:
+        """The hours of silver's judged rows, as their starts."""
+        silver = f"silver_{self._written.table.topic}"
+        self._open(silver)
+        return pa.table(self.builder.execute(_HOURS.substitute(silver=silver)).read_all()).column(0)
+
+
+def _near(time: str, hours: pa.ChunkedArray, number: int, word: str) -> str:
+    """Whether a time lies in one of these hours (in their days), or at most so many hours (days) beside one."""
+    unit = ranges.DAY if ranges.unit_of(time) is ranges.DAY else {"hours": ranges.HOUR, "days": ranges.DAY_OF_TIME}[word]
+    return ranges.to_datafusion(ranges.overlap(time, time, ranges.around(ranges.numbers(hours, unit), number), unit))
 
 
 def _conditions(written: Written) -> tuple[str, str, Template]:

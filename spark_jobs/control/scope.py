@@ -17,8 +17,8 @@ from spark_jobs import control
 from spark_jobs.control import backfills, rebuilt
 from spark_jobs.control.judged_rows import Written
 from spark_jobs.control.verdicts import Verdict, last_passed, verdicts_that_matter
-from spark_jobs.lake.tables import BATCHES, LAYERS, REDRIVES, Table
-from spark_jobs.lake.versions import hold_same_rows
+from spark_jobs.lake.tables import BATCHES, LAYERS, REDRIVES, SILVER_TRANSACTIONS, Table
+from spark_jobs.lake.versions import hold_same_rows, is_changed_by_others
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 
@@ -35,6 +35,7 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
     _check_exists(settings, layer)
     given = verdicts_that_matter(settings)
     judged, passed = {name: rows[-1] for name, rows in given.items()}, last_passed(given)
+    follower = control.following(settings, SILVER_TRANSACTIONS)  # what gold does because a history changed may change rows of any time
     to_judge: list[Written] = []
     unchanged: list[Verdict] = []
     for source in dict.fromkeys(table.topic for table in LAYERS[layer]):
@@ -55,7 +56,9 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
                 known = {verdict.table: verdict.version for verdict in before}
                 records = rebuilt.find(settings, tables, known, {table.name: version for table, version in versions.items()})
             first = 1
-        to_judge.extend(Written(table, version, first, last, records) for table, version in versions.items())
+        for table, version in versions.items():
+            is_near = layer == "gold" and first > 1 and not is_changed_by_others(table.path(settings), passed[table.name].version, follower)
+            to_judge.append(Written(table, version, first, last, records, at_any_time=not is_near))
     return to_judge, unchanged
 
 

@@ -3,15 +3,22 @@
 They are texts of Spark's SQL; `to_datafusion` says them for DataFusion.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, functions as F
+
+from spark_jobs.runtime.late_spark import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 MOST = 64  # ranges; to skip files by 100 of them, Delta would generate more code than a Java method may have
 _MOST_OF_FILES, _MOST_NAMED = 16, 2_000
@@ -33,6 +40,7 @@ class Unit:
 
 
 HOUR, DAY = Unit(3_600, "timestamp"), Unit(86_400, "date")
+DAY_OF_TIME = Unit(86_400, "timestamp")
 
 
 def unit_of(time: str) -> Unit:
@@ -113,4 +121,4 @@ def _any(parts: Sequence[str]) -> str:
 
 
 def _literal(number: int, unit: Unit) -> str:
-    return f"date_from_unix_date({number})" if unit is DAY else f"timestamp_micros({number * unit.seconds * _MICROS})"
+    return f"date_from_unix_date({number})" if unit.kind == "date" else f"timestamp_micros({number * unit.seconds * _MICROS})"

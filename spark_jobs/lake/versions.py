@@ -41,6 +41,12 @@ def has_changes_from(path: Path, version: int) -> bool:
     return any(not is_maintenance(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
 
 
+def is_changed_by_others(path: Path, after: int, application: str) -> bool:
+    """Whether commits after a version of the table at `path` changed rows that are not of this application; in doubt they did."""
+    changes = (number for number in range(after + 1, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
+    return any(_commit_info(path, number).get("application") != application for number in changes)
+
+
 def set_back(
     settings: Settings, table: Table, version: int | None, name: str, mark: Txn, positions: Mapping[str, int], facts: Mapping[str, Any]
 ) -> None:

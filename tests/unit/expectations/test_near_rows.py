@@ -1,0 +1,109 @@
+"""Gold is judged near in time to the new rows: by the same measures, as if all were judged, and only where the job may have written."""
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, write_deltalake
+
+from expectations.profile import measure_table
+from expectations.suites import read_suite
+from spark_jobs import control
+from spark_jobs.control.judged_rows import Written, open_query
+from spark_jobs.control.scope import find_written
+from spark_jobs.lake.tables import DISTRICT_MINUTES, GOLD, SILVER_ACCOUNTS, SILVER_TRANSACTIONS, Table
+from spark_jobs.releases import gates
+from spark_jobs.runtime.settings import Settings
+from tests.support.changes import Case, put
+from tests.support.suite_cases import CASES
+from tests.support.warehouse import DAY, LOADED, at, good_rows, run_of, settings_of, table_named, transaction, write
+
+MINUTES, DAYS = "gold.district_minutes", "gold.account_days"
+
+
+def measure(home: Path, table: str, names: frozenset[str], first: int, *, at_any_time: bool) -> dict[str, int]:
+    written = Written(table_named(table), 0, first, 2, at_any_time=at_any_time)
+    profile = measure_table(read_suite(table).about(names), open_query(settings_of(home), written, {}, LOADED))
+    assert profile.errors == {}
+    return profile.values
+
+
+def names_near(case: Case) -> frozenset[str]:
+    """The measures that the case breaks, and that ask for near rows."""
+    return frozenset(each.name for each in read_suite(case.table).measures if "_near_" in each.sql) & case.failed
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.table.startswith("gold.") and names_near(case)], ids=str)
+def test_what_all_rows_show_near_rows_show(case: Case, good_home: Path, tmp_path: Path) -> None:
+    home, rows, good = tmp_path / "home", good_rows(), good_rows()
+    shutil.copytree(good_home, home)
+    case.change(rows)
+    write(settings_of(home), {name: changed for name, changed in rows.items() if changed != good[name]}, mode="overwrite")
+    near, every = (measure(home, case.table, names_near(case), 1, at_any_time=at_any_time) for at_any_time in (False, True))
+    assert near.keys() == {name for name, value in near.items() if 0 < value <= every[name]}  # a row that went elsewhere is missed once
+
+
+@pytest.mark.parametrize(
+    ("relation", "hours"),
+    [
+        ("gold_district_minutes_near_0_hours", [8, 11]),
+        ("gold_district_minutes_near_1_hours", [8, 9, 10, 11]),
+        ("gold_district_minutes_near_0_days", [8, 9, 10, 11]),
+    ],
+)
+def test_near_rows_lie_in_the_hours_of_judged_rows_and_so_many_beside(good_home: Path, relation: str, hours: list[int]) -> None:
+    """The second batch has rows of 8 and 11 o'clock; the first one of 9 and 10."""
+    written = Written(table_named(MINUTES), 0, 2, 2, at_any_time=False)
+    found = open_query(settings_of(good_home), written, {}, LOADED)(f"select minute from {relation} order by minute")
+    assert found.column(0).to_pylist() == [DAY + timedelta(hours=hour) for hour in hours]
+
+
+@pytest.mark.parametrize(("days", "count"), [(0, 0), (1, 2)])
+def test_days_are_near_days(good_home: Path, tmp_path: Path, days: int, count: int) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(good_home, home)
+    new = transaction(5, at(1, 1, 3), "Debit", "1.00", who=2, hour=25)
+    write(settings_of(home), {"silver.transactions": [new]})
+    query = open_query(settings_of(home), Written(table_named(DAYS), 0, 3, 3, at_any_time=False), {}, LOADED)
+    assert query(f"select count(*) from gold_account_days_near_{days}_days")[0][0].as_py() == count
+
+
+def test_rows_that_were_judged_before_are_not_judged_again(good_home: Path, tmp_path: Path) -> None:
+    home, rows = tmp_path / "home", good_rows()
+    shutil.copytree(good_home, home)
+    put(MINUTES, 1, amount=1)(rows)  # 9 o'clock: of the first batch
+    write(settings_of(home), {MINUTES: rows[MINUTES]}, mode="overwrite")
+    names = frozenset({"minutes_that_differ"})
+    found = {first: measure(home, MINUTES, names, first, at_any_time=False) for first in (1, 2)}
+    assert found == {1: {"minutes_that_differ": 1}, 2: {"minutes_that_differ": 0}}
+    assert measure(home, MINUTES, names, 2, at_any_time=True) == {"minutes_that_differ": 1}
+
+
+def append_minute(settings: Settings, facts: dict[str, Any]) -> None:
+    schema = pa.schema(DISTRICT_MINUTES.delta_schema().to_arrow())
+    minute = good_rows()[MINUTES][0] | {"minute": DAY + timedelta(hours=20)}
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(facts)})
+    path = str(DISTRICT_MINUTES.path(settings))
+    write_deltalake(path, pa.Table.from_pylist([minute], schema), mode="append", commit_properties=properties)
+
+
+@pytest.mark.parametrize(
+    ("source", "at_any_time"), [(SILVER_TRANSACTIONS, False), (SILVER_ACCOUNTS, True), (None, True)], ids=["new", "history", "unknown"]
+)
+def test_rows_of_any_time_are_judged_where_more_than_new_rows_changed_them(
+    copy_home: Callable[[], Settings], source: Table | None, *, at_any_time: bool
+) -> None:
+    """Another version of an account has its transactions of any time counted again; who does not say what it wrote may write anything."""
+    settings = copy_home()
+    gates.run(settings, "gold", "run-1", now=LOADED)
+    assert find_written(settings, "gold")[0] == []
+    append_minute(settings, {"application": control.following(settings, source)} if source else {})
+    runs = [run_of("silver", "silver.transactions", 3, 3), *(run_of("gold", table.name, 3, 3) for table in GOLD)]
+    write(settings, {"control.batches": runs})
+    found = {written.table: written.at_any_time for written in find_written(settings, "gold")[0]}
+    assert found == {table: at_any_time and table == DISTRICT_MINUTES for table in GOLD}
