@@ -1,4 +1,4 @@
-"""What a cycle of silver and gold does in a warm session, behind a history: from Spark's event log and the tables' own logs.
+"""What a cycle of silver, gold and the gates does in a warm session, behind a history: from Spark's event log and the tables' logs.
 
     python -m tests.benchmarks.cycle [--history N] [--new 10000,50] [--cycles N] [--customers N] [--late recent|any]
         [--folder DIR] [--json FILE]
@@ -42,6 +42,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index, job as silver
 from tests.benchmarks import event_log, gold_history
 from tests.benchmarks.event_log import Part
+from tests.benchmarks.gates_of_cycle import pass_history, run_gates
 from tests.benchmarks.gold_history import DAY_MS, END, ONE_IN, RECENT_DAYS, ROWS_A_BATCH, ROWS_A_DAY
 from tests.benchmarks.history import PARTITIONS, environment, link_copy, use_of
 
@@ -129,6 +130,7 @@ def make_history(home: Path, bank: Bank) -> None:
     common = {"first_batch": 1, "last_batch": last, "output": count, "finished_at": END, "_newest_event_at": END}
     done = [common | {"job": "silver", "table": "silver.transactions"}]
     control.append(settings, tables.BATCHES, done + [common | {"job": "gold", "table": table.name} for table in tables.GOLD])
+    pass_history(settings)
     (home / "done").touch()
 
 
@@ -144,11 +146,12 @@ def measure(home: Path, copy: Path, bank: Bank, sizes: Iterable[int], cycles: in
             batch += 1
             arrive_batch(settings, bank, batch, number, size)
             number += size
-            pair = {
+            phases = {
                 "silver": run_phase(settings, log, partial(run_silver, spark, settings, f"silver-{batch}")),
                 "gold": run_phase(settings, log, partial(gold.run, spark, settings, f"gold-{batch}")),
+                "gates": run_phase(settings, log, partial(run_gates, settings, f"gates-{batch}")),
             }
-            for name, phase in pair.items():
+            for name, phase in phases.items():
                 print(f"{name} {size:,} new rows, cycle {cycle + 1}: {phase.seconds:.1f} s", flush=True)
                 if cycle >= WARM_UP:
                     found.setdefault(f"{name} {size:,}", []).append(phase)

@@ -1,4 +1,4 @@
-"""How the cost of a cycle of silver and gold grows: with the history behind it, new rows, cores and keys. A table and a plot for each.
+"""How the cost of a cycle of silver, gold and the gates grows: with the history, new rows, cores and keys. A table and a plot for each.
 
     python -m tests.benchmarks.growth [--only NAME,...] [--values N,...] [--cycles N] [--folder DIR] [--to DIR]
 
@@ -32,10 +32,10 @@ from tests.benchmarks.cycle import machine
 from tests.benchmarks.history import exponent
 
 MEASURES = {"seconds": "s", "cpu": "cpu s", "read": "MB read", "memory": "peak MB"}
-JOBS = ("silver", "gold")
+JOBS = ("silver", "gold", "gates")
 _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#7b5ea7", "#5c4742")
 _SIDE, _LEFT, _TOP = 320, 60, 40  # of the SVG, in pixels
-Figures = dict[str, dict[str, float]]  # silver, gold: measure: figure
+Figures = dict[str, dict[str, float]]  # silver, gold, gates: measure: figure
 
 
 @dataclass(frozen=True)
