@@ -1,6 +1,8 @@
 """Data Docs that need no network: reports without what they would load from the web, and a list of them that no script draws."""
 
+import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -47,11 +49,22 @@ def cut_off_the_web(page: str) -> str:
 
 def write_index(folder: Path) -> None:
     """List the newest LISTED reports below a folder of Data Docs, in its index: time, table, verdict and run of each."""
-    reports = sorted((folder / "validations").rglob("*.html"), key=lambda file: (file.parts[-2], file.parts[:-2]), reverse=True)
+    runs = _runs(folder / "validations")
+    newest = [report for run in runs[:LISTED] for report in run.rglob("*.html")]
+    reports = sorted(newest, key=lambda file: (file.parts[-2], file.parts[:-2]), reverse=True)
     rows = "\n".join(_row(folder, report) for report in reports[:LISTED])
-    rest = f"; older ones, of {len(reports):,} in all, are in the folder validations" if len(reports) > LISTED else ""
+    rest = "; older ones are in the folder validations" if max(len(runs), len(reports)) > LISTED else ""
     text = _PAGE.format(styles=_styles(), count=f"{min(LISTED, len(reports)):,}", rest=rest, rows=rows)
     (folder / INDEX).write_text(text, encoding="utf-8")
+
+
+def _runs(folder: Path) -> list[Path]:
+    """The folders of the runs that judged a table, `folder/<layer>/<table>/<run>`, those that changed last first."""
+    found: list[tuple[float, str]] = []
+    for table in folder.glob("*/*"):
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(table) as runs:
+            found += [(run.stat().st_mtime, run.path) for run in runs]
+    return [Path(path) for _, path in sorted(found, reverse=True)]
 
 
 def _row(folder: Path, report: Path) -> str:

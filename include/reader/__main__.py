@@ -17,7 +17,7 @@ from include.reader.release import ReleaseReader, open_release
 from include.reader.statements import QueryError, split
 from spark_jobs.lake import schema
 from spark_jobs.releases import archive, retention, views
-from spark_jobs.releases.releases import newest_release
+from spark_jobs.releases.releases import newest_release, times_of_releases
 from spark_jobs.runtime.command import run_command
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -124,9 +124,9 @@ class Prompt:
                 for name in self.reader.tables:
                     print(f"{name:34} version {release.versions[name]:>6} {release.rows[name]:>14,} rows")
             case ["\\releases"]:
+                times, copies = times_of_releases(self.settings), archive.archived(self.settings)
                 for each in retention.offered(self.settings, datetime.now(UTC)):
-                    archived = ", archived" if archive.is_archived(self.settings, each.release_id) else ""
-                    print(f"release {each.release_id} of {each.released_at:%Y-%m-%d %H:%M:%S} UTC{archived}")
+                    print(f"release {each} of {times[each]:%Y-%m-%d %H:%M:%S} UTC{', archived' if each in copies else ''}")
             case ["\\release", *number] if len(number) < 2:
                 self.reader = self._open(number[0] if number else None)
                 print(f"{self._described()}.")

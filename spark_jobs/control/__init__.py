@@ -15,8 +15,19 @@ from spark_jobs.lake.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Tabl
 from spark_jobs.lake.txn import Txn, commit_properties
 from spark_jobs.runtime.settings import Settings
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_LONG_AGO, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 ROLLED_BACK = "rolled back"  # the transaction identifier of a roll-back; its number is the generation that begins with it
+# control.batches grows with every run: SQL finds the few rows that are wanted, and the others do not become Python objects.
+_RUNS = Template("select * from t where job = '$job' and \"table\" = '$table' and last_batch > $after order by last_batch")
+_LAST = Template('select "table", max(last_batch) as last from t where job = \'$job\' group by "table"')
+_NEWEST_OF_GOLD = Template("""
+with numbered as (
+  select *, row_number() over (partition by "table" order by finished_at desc nulls last, last_batch desc nulls last) as _number
+  from t where job = 'gold' and _read_versions <> ''
+    and coalesce(finished_at <= arrow_cast('$until', 'Timestamp(Microsecond, Some("UTC"))'), true)
+)
+select * from numbered where _number = 1
+""")
 _WITH_NULLS = Template("create view $name as select *, $nulls from ${name}_found")
 # A null of these types in DataFusion's words; the others have Spark's names there, too.
 _NULLS = {
@@ -121,22 +132,30 @@ def following(settings: Settings, source: Table) -> str:
     return gold if source == SILVER_TRANSACTIONS else f"{gold} {source.name}"
 
 
-def batches(settings: Settings, job: str, table: str) -> list[dict[str, Any]]:
-    """The rows of control.batches of a job and table, in the order of their batches."""
-    rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == job and row["table"] == table]
-    return sorted(rows, key=lambda row: int(row["last_batch"]))
+def batches(settings: Settings, job: str, table: str, after: int = -1) -> list[dict[str, Any]]:
+    """The rows of control.batches of a job and table whose last batch is higher than `after`, in the order of their batches."""
+    return _of_batches(settings, _RUNS.substitute(job=job, table=table, after=after))
+
+
+def newest_run(settings: Settings, job: str, table: str) -> dict[str, Any] | None:
+    """The last one of `batches`; None where there is none."""
+    found = batches(settings, job, table, after=last_batch(settings, job, table) - 1)
+    return found[-1] if found else None
 
 
 def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
     """The versions of silver's tables that the newest gold run (that ended by `upto`) read, by name; none where there was none."""
-    rows = [row for row in gold_runs(settings) if upto is None or row["finished_at"] <= upto]
+    rows = gold_runs(settings, upto)
     return dict(json.loads(rows[-1]["_read_versions"])) if rows else {}
 
 
-def gold_runs(settings: Settings) -> list[dict[str, Any]]:
-    """Gold's rows of control.batches that name the versions of silver which they read, in the order in which its runs ended."""
-    rows = [row for row in read(settings, BATCHES).to_pylist() if row["job"] == "gold" and row["_read_versions"]]
-    return sorted(rows, key=when_it_ended)
+def gold_runs(settings: Settings, upto: datetime | None = None) -> list[dict[str, Any]]:
+    """Of each gold table the newest row of control.batches (that ended by `upto`) which names the versions of silver that it read.
+
+    In the order in which they ended.
+    """
+    until = (upto or _NEVER).astimezone(UTC).isoformat()
+    return sorted(_of_batches(settings, _NEWEST_OF_GOLD.substitute(until=until)), key=when_it_ended)
 
 
 def when_it_ended(row: Mapping[str, Any]) -> tuple[datetime, int]:
@@ -151,12 +170,22 @@ def later_than(times: Iterable[datetime | None], now: datetime) -> datetime:
 
 def last_batch(settings: Settings, job: str, table: str) -> int:
     """The last bronze batch that a job has processed for a table; 0 when there was none."""
-    return max((int(row["last_batch"]) for row in batches(settings, job, table)), default=0)
+    return last_batches(settings, job).get(table, 0)
+
+
+def last_batches(settings: Settings, job: str) -> dict[str, int]:
+    """The last bronze batch that a job has processed for each table that it has processed one for."""
+    return {row["table"]: row["last"] for row in _of_batches(settings, _LAST.substitute(job=job))}
 
 
 def silver_batch(settings: Settings, topic: str) -> int:
     """The last bronze batch of a topic that silver has taken whole; 0 when there was none."""
     return last_batch(settings, "silver", f"silver.{topic}")
+
+
+def _of_batches(settings: Settings, sql: str) -> list[dict[str, Any]]:
+    """What SQL says of control.batches; nothing where it does not exist yet."""
+    return query(BATCHES.open(settings), sql, BATCHES).to_pylist() if BATCHES.exists(settings) else []
 
 
 def _schema(table: Table) -> pa.Schema:

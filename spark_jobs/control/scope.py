@@ -159,10 +159,11 @@ def _last_batch(settings: Settings, layer: str, tables: Iterable[Table]) -> int:
     """The last bronze batch that the layer's job finished; for bronze, the last one that silver read."""
     if layer != "gold":
         return control.silver_batch(settings, next(iter(tables)).topic)
-    lasts = {table.name: control.last_batch(settings, "gold", table.name) for table in tables}
+    found = control.last_batches(settings, "gold")
+    lasts = {table.name: found.get(table.name, 0) for table in tables}
     if len(set(lasts.values())) > 1:
-        found = ", ".join(f"{name} at batch {last}" for name, last in lasts.items())
-        raise LedgerError(f"gold stopped halfway: found {found}, expected the same batch: run gold again")
+        each = ", ".join(f"{name} at batch {last}" for name, last in lasts.items())
+        raise LedgerError(f"gold stopped halfway: found {each}, expected the same batch: run gold again")
     last, silver = max(lasts.values()), control.silver_batch(settings, "transactions")
     if last == 0 and silver > 0:
         raise LedgerError(

@@ -221,8 +221,8 @@ def record(settings: Settings, run_id: str) -> None:
     Once: a run that read the versions which the newest record of every table names, up to the same batch, has nothing to note.
     input: silver's rows of these batches; output: all rows of the gold table.
     """
-    silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name)
-    done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), max((row["last_batch"] for row in silver), default=0)
+    done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), control.silver_batch(settings, "transactions")
+    silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name, after=done)
     versions = {table.name: table.open(settings).version() for table in tables.FOLLOWERS}
     runs = control.gold_runs(settings)
     newest = {row["table"]: (json.loads(row["_read_versions"]), row["last_batch"]) for row in runs}

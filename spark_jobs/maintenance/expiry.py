@@ -14,6 +14,7 @@ from spark_jobs import control
 from spark_jobs.lake.retention import MARGIN_DAYS
 from spark_jobs.lake.tables import AUDITS, DECISIONS, QUALITY_RESULTS, RELEASES, Table
 from spark_jobs.releases import retention
+from spark_jobs.releases.releases import read_releases
 from spark_jobs.runtime import scratch
 from spark_jobs.runtime.atomic_files import remove_drafts
 from spark_jobs.runtime.settings import Settings
@@ -63,7 +64,8 @@ def remove_leftovers(settings: Settings, now: datetime) -> int:
 
 def _find_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:
     """Needed are the newest of each table that passed and that did not, those of offered releases, and those a person decided about."""
-    released = {pair for release in retention.offered(settings, now) for pair in release.versions.items()}
+    offered = set(retention.offered(settings, now))
+    released = {pair for release in read_releases(settings) if release.release_id in offered for pair in release.versions.items()}
     decided = {row["run_id"] for row in control.read(settings, DECISIONS).to_pylist()}
     newest: dict[tuple[str, bool], datetime] = {}
     for row in rows:
@@ -79,7 +81,7 @@ def _find_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callab
 
 def _find_releases(settings: Settings, _rows: list[Row], now: datetime) -> Callable[[Row], bool]:
     """Needed are those that readers are offered, and those to which a person rolled back: an audit asks when they were published."""
-    needed = {release.release_id for release in retention.offered(settings, now)}
+    needed = set(retention.offered(settings, now))
     needed |= {row["release_id"] for row in control.read(settings, DECISIONS).to_pylist()}
     return lambda row: row["release_id"] in needed
 

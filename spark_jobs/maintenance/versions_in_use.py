@@ -13,6 +13,7 @@ from spark_jobs.lake.tables import FOLLOWERS, LIVE_RESULTS, Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.live import places
 from spark_jobs.releases import retention
+from spark_jobs.releases.releases import read_releases
 from spark_jobs.runtime.settings import Settings
 
 
@@ -36,8 +37,9 @@ def _opened(settings: Settings, table: Table, now: datetime) -> set[int]:
     if table.layer not in LAYERED:
         return set()
     # A release that is offered only because it is archived is read from its copy; a roll-back returns to the newest, copied or not.
-    releases = retention.current(settings, now - timedelta(days=MARGIN_DAYS))
-    named: list[Mapping[str, int]] = [release.versions for release in releases]
+    current = set(retention.current(settings, now - timedelta(days=MARGIN_DAYS)))
+    releases = read_releases(settings, f"\"table\" = '{table.name}'")
+    named: list[Mapping[str, int]] = [release.versions for release in releases if release.release_id in current]
     named += [savepoint.versions for savepoint in places.read_savepoints(settings)]
     # The next release names the judged versions, however old they are, also of a closed gate: an operator may release them.
     named.append({name: verdict.version for name, verdict in newest_verdicts(settings).items()})

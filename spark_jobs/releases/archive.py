@@ -39,6 +39,11 @@ def is_archived(settings: Settings, release_id: int) -> bool:
     return storage.is_published(folder(settings, release_id), _LAST)
 
 
+def archived(settings: Settings) -> set[int]:
+    """The numbers of the archived releases."""
+    return {int(name) for name in storage.names(root(settings)) if name.isdigit() and is_archived(settings, int(name))}
+
+
 def open_table(settings: Settings, release: Release, name: str) -> DeltaTable:
     """A table as a release names it: from the release's copy if it is archived, else the version in the warehouse.
 

@@ -1,9 +1,11 @@
 """SQL catalogues of releases: `<home>/catalogues/release-3.duckdb`, whose views are the tables of release 3, and `newest.duckdb`.
 
-A catalogue holds no rows, and nothing depends on it. So one that cannot be written is reported and written by a later run. Beside each
-lies the SQL that made it; a catalogue whose SQL would be another one today (the release was archived, the warehouse moved) is replaced.
+A catalogue holds no rows, and nothing depends on it. So one that cannot be written is reported and written by a later run. `made.json`
+tells how each was made; one that would be made in another way today (the release was archived, the warehouse moved) is replaced.
 """
 
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Sequence
@@ -11,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.lake import leases
-from spark_jobs.releases import duckdb_file, retention, views
-from spark_jobs.releases.releases import Release
+from spark_jobs.lake.tables import BY_NAME
+from spark_jobs.releases import archive, duckdb_file, retention, views
+from spark_jobs.releases.releases import Release, find_release
 from spark_jobs.runtime import storage
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError, first_line
@@ -23,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _MOST = 5  # that one run writes: many are missing where releases are older than catalogues
 _WAIT_SECONDS = 60.0
+_MADE = "made.json"
 
 
 def folder(settings: Settings) -> Path:
@@ -52,25 +56,41 @@ _AGAIN = "run release or maintenance writes them again"
 
 
 def _bring_up_to_date(settings: Settings) -> None:
-    offered = retention.offered(settings, datetime.now(UTC))
+    offered, archived = retention.offered(settings, datetime.now(UTC)), archive.archived(settings)
     for draft in folder(settings).glob(".*"):  # of a process that died
         draft.unlink()
-    scripts = {release.release_id: views.in_duckdb(settings, release) for release in reversed(offered)}
-    wanted = [number for number, script in scripts.items() if not _is_current(file_of(settings, number), script)]
-    for number in wanted[:_MOST]:
+    wanted, made, present = _way_of_making(settings), _read_made(settings), storage.names(folder(settings))
+    ways = {number: f"{wanted} of a copy" if number in archived else wanted for number in offered}
+    stale = [number for number in reversed(offered) if made.get(number) != ways[number] or file_of(settings, number).name not in present]
+    for number in stale[:_MOST]:
         try:
-            _write(file_of(settings, number), scripts[number], on_s3=storage.is_remote(settings.warehouse))
+            script = views.in_duckdb(settings, find_release(settings, number))
+            _write(file_of(settings, number), script, on_s3=storage.is_remote(settings.warehouse))
         except (LedgerError, OSError) as error:
             log.warning("release %d has no SQL catalogue (%s); the release is published nevertheless: %s", number, error, _AGAIN)
+        else:
+            made[number] = ways[number]
+    _write_made(settings, {number: made[number] for number in offered if number in made})
     _point_at_newest(settings, offered)
     _remove_others(settings, offered)
 
 
-def _is_current(file: Path, script: str) -> bool:
+def _way_of_making(settings: Settings) -> str:
+    """What stays the same from release to release: where the warehouse is, and how a catalogue is written today."""
+    sample = Release(0, datetime.min.replace(tzinfo=UTC), dict.fromkeys(BY_NAME, 0), {}, dict.fromkeys(BY_NAME, 0))
+    return hashlib.sha256(views.in_duckdb(settings, sample).encode()).hexdigest()[:16]
+
+
+def _read_made(settings: Settings) -> dict[int, str]:
     try:
-        return file.exists() and _script_of(file).read_text() == script
-    except OSError:
-        return False
+        return {int(number): str(way) for number, way in json.loads((folder(settings) / _MADE).read_text()).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _write_made(settings: Settings, made: dict[int, str]) -> None:
+    if made != _read_made(settings):
+        write_whole(folder(settings) / _MADE, json.dumps(made))
 
 
 def _write(file: Path, script: str, *, on_s3: bool) -> None:
@@ -81,25 +101,20 @@ def _write(file: Path, script: str, *, on_s3: bool) -> None:
     kill_point("before a catalogue is swapped")
     os.replace(draft, file)
     kill_point("after a catalogue is swapped")
-    write_whole(_script_of(file), script)
     log.info("SQL catalogue: %s", file)
 
 
-def _script_of(file: Path) -> Path:
-    return file.with_suffix(".sql")
-
-
-def _point_at_newest(settings: Settings, offered: Sequence[Release]) -> None:
-    files = [file for release in offered if (file := file_of(settings, release.release_id)).exists()]
-    if files and (newest := file_of(settings)).resolve() != files[-1].resolve():
+def _point_at_newest(settings: Settings, offered: Sequence[int]) -> None:
+    file = next((file for number in reversed(offered) if (file := file_of(settings, number)).exists()), None)
+    if file and (newest := file_of(settings)).resolve() != file.resolve():
         draft = newest.with_name(f".{newest.name}.{os.getpid()}")
-        draft.symlink_to(files[-1].name)
+        draft.symlink_to(file.name)
         os.replace(draft, newest)
 
 
-def _remove_others(settings: Settings, offered: Sequence[Release]) -> None:
-    kept = {file_of(settings, release.release_id).stem for release in offered}
-    for file in folder(settings).glob("release-*.*"):
-        if file.stem not in kept:
-            file.unlink()
-            log.info("removed %s: readers are not offered that release any more", file.name)
+def _remove_others(settings: Settings, offered: Sequence[int]) -> None:
+    kept = {file_of(settings, number).name for number in offered}
+    for name in storage.names(folder(settings)):
+        if name.startswith("release-") and name not in kept:
+            (folder(settings) / name).unlink()
+            log.info("removed %s: readers are not offered that release any more", name)

@@ -118,7 +118,7 @@ def find_runs(settings: Settings, table: Table, since: int) -> list[PastRun]:
     source, is_gold = table.topic, table.layer == "gold"
     released = _released_batch(settings, since, f"bronze.{source}")
     job, recorded = ("gold", table.name) if is_gold else ("silver", f"silver.{source}")
-    rows = [row for row in control.batches(settings, job, recorded) if row["last_batch"] > released]
+    rows = control.batches(settings, job, recorded, after=released)
     verdicts = all_verdicts(settings)
     return [
         PastRun(

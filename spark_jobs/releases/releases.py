@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from string import Template
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,9 @@ from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_ROWS = Template("select * from t where $where")
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -63,22 +67,29 @@ def publish(settings: Settings) -> int:
     return number
 
 
-def read_releases(settings: Settings) -> list[Release]:
-    """Every release that was ever published, the newest last."""
+def read_releases(settings: Settings, where: str = "true") -> list[Release]:
+    """The releases on record whose rows meet a condition, the newest last. There are thousands of them: ask for no more than is needed."""
     by_number: dict[int, list[dict[str, Any]]] = {}
-    for row in control.read(settings, RELEASES).to_pylist():
+    for row in _rows(settings, _ROWS.substitute(where=where)):
         by_number.setdefault(int(row["release_id"]), []).append(row)
     return [_release(by_number[number]) for number in sorted(by_number)]
 
 
+def times_of_releases(settings: Settings) -> dict[int, datetime]:
+    """When each release on record was published, by its number, the newest last."""
+    found = _rows(settings, "select release_id, min(released_at) as released_at from t group by release_id order by release_id")
+    return {int(row["release_id"]): row["released_at"] for row in found}
+
+
 def find_release(settings: Settings, release_id: int) -> Release:
     """A release by its number, however old; raises LedgerError when there never was one of that number."""
-    releases = {release.release_id: release for release in read_releases(settings)}
-    if release_id not in releases and 0 < release_id < max(releases, default=0):
-        raise LedgerError(f"release {release_id} has expired and is not on record any more: open the newest one, {max(releases)}")
-    if release_id not in releases:
-        raise LedgerError(f"there is no release {release_id}: found {', '.join(map(str, releases)) or 'none'}")
-    return releases[release_id]
+    if found := read_releases(settings, f"release_id = {release_id}"):
+        return found[0]
+    known = times_of_releases(settings)
+    if 0 < release_id < max(known, default=0):
+        raise LedgerError(f"release {release_id} has expired and is not on record any more: open the newest one, {max(known)}")
+    named = ", ".join(map(str, list(known)[-_MOST_NAMED:]))
+    raise LedgerError(f"there is no release {release_id}: found {'... ' if len(known) > _MOST_NAMED else ''}{named or 'none'}")
 
 
 def newest_release(settings: Settings) -> Release:
@@ -90,7 +101,7 @@ def newest_release(settings: Settings) -> Release:
 
 def latest_release(settings: Settings) -> Release | None:
     """The release that readers see; None where nothing was released yet."""
-    return next(reversed(read_releases(settings)), None)
+    return next(iter(read_releases(settings, "release_id = (select max(release_id) from t)")), None)
 
 
 def has_unreleased_batches(settings: Settings) -> bool:
@@ -101,6 +112,10 @@ def has_unreleased_batches(settings: Settings) -> bool:
     versions = release.versions if release else {}
     heads = {table: table.open(settings).version() for table in (*SILVER, *GOLD) if table.name in versions}
     return any(not hold_same_rows(settings, table, versions[table.name], head) for table, head in heads.items())
+
+
+def _rows(settings: Settings, sql: str) -> list[dict[str, Any]]:
+    return control.query(RELEASES.open(settings), sql, RELEASES).to_pylist() if RELEASES.exists(settings) else []
 
 
 def _release(rows: Iterable[dict[str, Any]]) -> Release:
@@ -181,12 +196,12 @@ def _other_silver(settings: Settings, source: Table, version: int, gold: Table, 
 def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, Verdict]) -> dict[str, Any]:
     version = verdicts[table.name].version
     rows = control.count(table.open(settings, version=version))
-    rules = control.batches(settings, "silver", f"silver.{table.topic}") if table.layer == "silver" else []
+    made = control.newest_run(settings, "silver", f"silver.{table.topic}") if table.layer == "silver" else None
     return {
         "release_id": number,
         "table": table.name,
         "version": version,
         "rows": rows,
         "last_batch": verdicts[table.name].last_batch if table.layer == "bronze" else None,
-        "rules_version": rules[-1]["rules_version"] if rules else None,
+        "rules_version": made["rules_version"] if made else None,
     }

@@ -8,37 +8,34 @@ from itertools import pairwise
 from spark_jobs.lake.retention import retention_properties
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import archive
-from spark_jobs.releases.releases import Release, find_release, newest_release, read_releases
+from spark_jobs.releases.releases import Release, find_release, newest_release, times_of_releases
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
 
-def current(settings: Settings, now: datetime) -> list[Release]:
-    """The releases that are offered from the tables' own files, the newest last: it, and each whose days are not over yet.
+def current(settings: Settings, now: datetime) -> list[int]:
+    """The numbers of the releases that are offered from the tables' own files, the newest last: it, and each whose days are not over yet.
 
     They count from when its successor took its place: until then it is what a reader gets who asks for no number.
     """
-    oldest = now - timedelta(days=settings.release_days)
-    releases = read_releases(settings)
+    times, oldest = times_of_releases(settings), now - timedelta(days=settings.release_days)
     # The later of both times: of two releases the first may seem to be the younger one, once a clock was set back.
-    earlier = [one for one, successor in pairwise(releases) if max(one.released_at, successor.released_at) >= oldest]
-    return earlier + releases[-1:]
+    earlier = [one for one, successor in pairwise(times) if max(times[one], times[successor]) >= oldest]
+    return earlier + list(times)[-1:]
 
 
-def expired(settings: Settings, now: datetime) -> list[Release]:
-    """The releases that readers are not offered any more: neither `current` nor archived."""
-    offers = current(settings, now)
-    return [
-        release for release in read_releases(settings) if release not in offers and not archive.is_archived(settings, release.release_id)
-    ]
+def expired(settings: Settings, now: datetime) -> list[int]:
+    """The releases on record that readers are not offered any more: neither `current` nor archived."""
+    offers = set(offered(settings, now))
+    return [number for number in times_of_releases(settings) if number not in offers]
 
 
-def offered(settings: Settings, now: datetime) -> list[Release]:
+def offered(settings: Settings, now: datetime) -> list[int]:
     """The releases that readers may open, the newest last."""
-    gone = expired(settings, now)
-    return [release for release in read_releases(settings) if release not in gone]
+    offers = archive.archived(settings).union(current(settings, now))
+    return [number for number in times_of_releases(settings) if number in offers]
 
 
 def find_offered(settings: Settings, release_id: int | None = None, now: datetime | None = None) -> Release:
@@ -47,7 +44,7 @@ def find_offered(settings: Settings, release_id: int | None = None, now: datetim
     if release_id is None or release_id == newest.release_id:
         return newest
     wanted = find_release(settings, release_id)
-    if wanted in expired(settings, now or datetime.now(UTC)):
+    if release_id not in offered(settings, now or datetime.now(UTC)):
         raise LedgerError(
             f"release {release_id} of {wanted.released_at:%Y-%m-%d} has expired: an older release that is not archived is "
             f"offered for {settings.release_days} days (LEDGER_RELEASE_DAYS); open the newest one, {newest.release_id}"

@@ -151,9 +151,9 @@ def _newest_event(settings: Settings, topic: Topic) -> datetime | None:
 
     The last batch knows it, or a backfill since then; and beyond, the rows that a re-drive has put in their places after that.
     """
-    done = control.batches(settings, "silver", topic.silver.name)[-1:]
+    done = control.newest_run(settings, "silver", topic.silver.name)
     backfilled = backfills.last_rebuild(settings, topic.silver)
-    last = backfilled if backfilled and (not done or backfilled["last_batch"] >= done[0]["last_batch"]) else done[0] if done else None
+    last = backfilled if backfilled and (not done or backfilled["last_batch"] >= done["last_batch"]) else done
     since = backfilled["version"] if backfilled and last is backfilled else -1
     sql = _NEWEST_REDRIVEN.substitute(table=topic.silver.name, version=since)
     moments = [last["_newest_event_at"] if last else None, control.value(tables.REDRIVES.open(settings), sql, tables.REDRIVES)]

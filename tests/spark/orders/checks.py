@@ -138,8 +138,8 @@ def _values(row: Row, names: list[str]) -> tuple[Any, ...]:
 
 def check_releases(settings: Settings) -> None:
     """Every release that is offered reads whole, and its gold is made of its silver."""
-    for release in retention.offered(settings, datetime.now(UTC)):
-        check_release(settings, release)
+    for number in retention.offered(settings, datetime.now(UTC)):
+        check_release(settings, releases.find_release(settings, number))
 
 
 def check_release(settings: Settings, release: releases.Release) -> None:

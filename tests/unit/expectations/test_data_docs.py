@@ -75,7 +75,7 @@ def test_the_newest_reports_are_listed_and_the_others_counted(copy_home: Callabl
     write_index(folder)
     text = (folder / "index.html").read_text()
     assert text.count("<tr><td>") == text.count('<span class="text-warning">passed, 1 warning</span>') == 500
-    assert "500 reports of gates, newest first; older ones, of 510 in all, are in the folder validations" in text
+    assert "500 reports of gates, newest first; older ones are in the folder validations" in text
     assert "/20260509T" in text
     assert "/20260009T" not in text
 

@@ -78,7 +78,7 @@ def test_a_catalogue_stays_on_its_release_and_newest_goes_on(copy_home: Copy) ->
         second_release(settings)
         assert opened.execute(query).fetchall() == [(1, 4, 6)]  # who has it open keeps it
     assert [answer(settings, query, number) for number in (1, 2, None)] == [[(1, 4, 6)], [(2, 5, 7)], [(2, 5, 7)]]
-    assert files(settings) == ["newest.duckdb", "release-1.duckdb", "release-1.sql", "release-2.duckdb", "release-2.sql"]
+    assert files(settings) == ["made.json", "newest.duckdb", "release-1.duckdb", "release-2.duckdb"]
     assert_same_rows(settings, 1)
     assert_same_rows(settings, 2)
     before = {path: path.lstat().st_mtime_ns for path in catalogues.folder(settings).iterdir()}
@@ -130,7 +130,7 @@ def test_a_catalogue_goes_with_its_release_and_one_that_is_kept_is_read_from_its
     archive.copy_release(settings, 1)
     catalogues.bring_up_to_date(settings)
     numbers = [1, 3, 4, 5]
-    assert files(settings) == ["newest.duckdb", *(f"release-{number}.{kind}" for number in numbers for kind in ("duckdb", "sql"))]
+    assert files(settings) == ["made.json", "newest.duckdb", *(f"release-{number}.duckdb" for number in numbers)]
     archive.copy_release(settings, 3)
     catalogues.bring_up_to_date(settings)
     before = assert_same_rows(settings, 3)
@@ -152,7 +152,7 @@ def test_maintenance_removes_the_catalogues_of_expired_releases(copy_home: Copy)
     catalogues.bring_up_to_date(replace(settings, release_days=30))
     shown = files(settings)
     maintenance.run(settings, [QUALITY_RESULTS], lambda: pytest.fail("a session was started"), who="test", wait_seconds=0)
-    assert (shown[1], files(settings)) == ("release-1.duckdb", ["newest.duckdb", "release-2.duckdb", "release-2.sql"])
+    assert (shown[2], files(settings)) == ("release-1.duckdb", ["made.json", "newest.duckdb", "release-2.duckdb"])
 
 
 def test_after_a_roll_back_newest_is_the_release_to_which_it_went(copy_home: Copy) -> None:
@@ -204,7 +204,7 @@ def test_a_catalogue_that_cannot_be_written_fails_no_release_and_comes_with_the_
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     catalogues.folder(settings).write_text("in the way")
     assert run.main(["release"]) == 0
-    assert "release 1 has no SQL catalogue ([Errno 17] File exists: " in caplog.text
+    assert "the SQL catalogues could not be brought up to date ([Errno 20] Not a directory: " in caplog.text
     catalogues.folder(settings).unlink()
     with monkeypatch.context() as patch:
         patch.setattr(duckdb_file, "_SECONDS", 0.001)  # it hangs
