@@ -33,7 +33,7 @@ from tests.benchmarks.history import exponent
 
 MEASURES = {"seconds": "s", "cpu": "cpu s", "read": "MB read", "memory": "peak MB"}
 JOBS = ("silver", "gold", "gates")
-_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#7b5ea7", "#5c4742")
+_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#7b5ea7", "#5c4742", "#0d3b66", "#f4978e", "#8d99ae")
 _SIDE, _LEFT, _TOP = 320, 60, 40  # of the SVG, in pixels
 Figures = dict[str, dict[str, float]]  # silver, gold, gates: measure: figure
 
