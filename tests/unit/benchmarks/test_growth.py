@@ -9,7 +9,7 @@ from tests.benchmarks import growth, history
 
 def figures(silver: float, gold: float) -> growth.Figures:
     """What a cycle found: each measure has the same figure."""
-    return {"silver": dict.fromkeys(growth.MEASURES, silver), "gold": dict.fromkeys(growth.MEASURES, gold)}
+    return {job: dict.fromkeys(growth.MEASURES, gold if job == "gold" else silver) for job in growth.JOBS}
 
 
 FOUND = {1_000: figures(2.0, 3.0), 10_000: figures(2.0, 30.0), 100_000: figures(2.0, 300.0)}
@@ -24,7 +24,7 @@ def test_an_exponent_is_the_power_by_which_a_cost_grows() -> None:
 def test_the_table_has_a_row_for_each_value_and_one_of_the_exponents() -> None:
     lines = growth.table("keys", FOUND)
     assert [line.split()[0] for line in lines[1:]] == ["1,000", "10,000", "100,000", "exponent"]
-    assert lines[-1].split()[1:] == ["0.00"] * 4 + ["1.00"] * 4
+    assert lines[-1].split()[1:] == ["0.00"] * 4 + ["1.00"] * 4 + ["0.00"] * 4
     assert len({len(line) for line in lines[1:]}) == 1
     assert len(growth.table("keys", {1_000: figures(2.0, 3.0)})) == 2
 
@@ -33,7 +33,7 @@ def test_the_table_has_a_row_for_each_value_and_one_of_the_exponents() -> None:
 def test_the_plot_has_a_line_for_each_job_and_measure(values: int) -> None:
     picture = ElementTree.fromstring(growth.plot("keys", dict(list(FOUND.items())[:values])))
     lines = picture.findall("{*}polyline")
-    assert [len(line.attrib["points"].split()) for line in lines] == [values] * 6
+    assert [len(line.attrib["points"].split()) for line in lines] == [values] * 9
     labels = [text.text or "" for text in picture.findall("{*}text")]
     assert f"gold, cpu s: exponent {1.0 if values > 1 else 0.0:.2f}" in labels
 
