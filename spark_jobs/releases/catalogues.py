@@ -117,4 +117,4 @@ def _remove_others(settings: Settings, offered: Sequence[int]) -> None:
     for name in storage.names(folder(settings)):
         if name.startswith("release-") and name not in kept:
             (folder(settings) / name).unlink()
-            log.info("removed %s: readers are not offered that release any more", name)
+            log.info("removed %s", name)
