@@ -26,12 +26,6 @@ def current(settings: Settings, now: datetime) -> list[int]:
     return earlier + list(times)[-1:]
 
 
-def expired(settings: Settings, now: datetime) -> list[int]:
-    """The releases on record that readers are not offered any more: neither `current` nor archived."""
-    offers = set(offered(settings, now))
-    return [number for number in times_of_releases(settings) if number not in offers]
-
-
 def offered(settings: Settings, now: datetime) -> list[int]:
     """The releases that readers may open, the newest last."""
     offers = archive.archived(settings).union(current(settings, now))
