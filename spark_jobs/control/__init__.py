@@ -145,11 +145,11 @@ def newest_run(settings: Settings, job: str, table: str) -> dict[str, Any] | Non
 
 def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
     """The versions of silver's tables that the newest gold run (that ended by `upto`) read, by name; none where there was none."""
-    rows = gold_runs(settings, upto)
+    rows = newest_gold_runs(settings, upto)
     return dict(json.loads(rows[-1]["_read_versions"])) if rows else {}
 
 
-def gold_runs(settings: Settings, upto: datetime | None = None) -> list[dict[str, Any]]:
+def newest_gold_runs(settings: Settings, upto: datetime | None = None) -> list[dict[str, Any]]:
     """Of each gold table the newest row of control.batches (that ended by `upto`) which names the versions of silver that it read.
 
     In the order in which they ended.

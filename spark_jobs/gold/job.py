@@ -224,7 +224,7 @@ def record(settings: Settings, run_id: str) -> None:
     done, last = control.last_batch(settings, JOB, tables.GOLD[0].name), control.silver_batch(settings, "transactions")
     silver = control.batches(settings, "silver", tables.SILVER_TRANSACTIONS.name, after=done)
     versions = {table.name: table.open(settings).version() for table in tables.FOLLOWERS}
-    runs = control.gold_runs(settings)
+    runs = control.newest_gold_runs(settings)
     newest = {row["table"]: (json.loads(row["_read_versions"]), row["last_batch"]) for row in runs}
     is_new = any(newest.get(table.name) != (versions, last) for table in tables.GOLD)  # a batch of bad rows alone changes no version
     common = {

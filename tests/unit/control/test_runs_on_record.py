@@ -55,7 +55,7 @@ def test_of_each_gold_table_the_newest_run_is_found_up_to_a_time(settings: Setti
 
     def found(minutes: int | None) -> list[tuple[str, int]]:
         upto = None if minutes is None else NOW + timedelta(minutes=minutes)
-        return [(row["table"], row["last_batch"]) for row in control.gold_runs(settings, upto)]
+        return [(row["table"], row["last_batch"]) for row in control.newest_gold_runs(settings, upto)]
 
     assert found(None) == [(SHARE, 3), (TOTALS, 3)]
     assert found(8) == [(TOTALS, 2), (SHARE, 3)]

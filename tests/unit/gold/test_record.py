@@ -42,7 +42,8 @@ def heads(settings: Settings) -> Mapping[str, int]:
 
 def runs(settings: Settings) -> list[str]:
     """Who recorded runs of one gold table, in their order."""
-    return [row["run_id"] for row in control.gold_runs(settings) if row["table"] == tables.DAILY_TOTALS.name]
+    found = sorted(control.batches(settings, "gold", tables.DAILY_TOTALS.name), key=control.when_it_ended)
+    return [row["run_id"] for row in found]
 
 
 def test_a_run_that_is_repeated_after_a_crash_is_recorded_once(settings: Settings) -> None:
