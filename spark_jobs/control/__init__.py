@@ -18,7 +18,7 @@ from spark_jobs.runtime.settings import Settings
 _LONG_AGO, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 ROLLED_BACK = "rolled back"  # the transaction identifier of a roll-back; its number is the generation that begins with it
 # control.batches grows with every run: SQL finds the few rows that are wanted, and the others do not become Python objects.
-_RUNS = Template("select * from t where job = '$job' and \"table\" = '$table' and last_batch > $after order by last_batch")
+_RUNS = Template("select * from t where job = '$job' and \"table\" = '$table' and last_batch > $after order by last_batch$newest")
 _LAST = Template('select "table", max(last_batch) as last from t where job = \'$job\' group by "table"')
 _NEWEST_OF_GOLD = Template("""
 with numbered as (
@@ -44,6 +44,11 @@ def read(settings: Settings, table: Table) -> pa.Table:
         return _schema(table).empty_table()
     found = query(table.open(settings), "select * from t", table)
     return found.select(table.columns).cast(_schema(table))
+
+
+def select(settings: Settings, table: Table, sql: str) -> list[dict[str, Any]]:
+    """The rows that SQL gives of a table, as `query`; none where the table does not exist yet."""
+    return query(table.open(settings), sql, table).to_pylist() if table.exists(settings) else []
 
 
 def query(table: DeltaTable, sql: str, declared: Table | None = None) -> pa.Table:
@@ -134,13 +139,13 @@ def following(settings: Settings, source: Table) -> str:
 
 def batches(settings: Settings, job: str, table: str, after: int = -1) -> list[dict[str, Any]]:
     """The rows of control.batches of a job and table whose last batch is higher than `after`, in the order of their batches."""
-    return _of_batches(settings, _RUNS.substitute(job=job, table=table, after=after))
+    return select(settings, BATCHES, _RUNS.substitute(job=job, table=table, after=after, newest=""))
 
 
 def newest_run(settings: Settings, job: str, table: str) -> dict[str, Any] | None:
     """The last one of `batches`; None where there is none."""
-    found = batches(settings, job, table, after=last_batch(settings, job, table) - 1)
-    return found[-1] if found else None
+    found = select(settings, BATCHES, _RUNS.substitute(job=job, table=table, after=-1, newest=" desc limit 1"))
+    return found[0] if found else None
 
 
 def versions_read_by_gold(settings: Settings, upto: datetime | None = None) -> dict[str, int]:
@@ -155,7 +160,7 @@ def newest_gold_runs(settings: Settings, upto: datetime | None = None) -> list[d
     In the order in which they ended.
     """
     until = (upto or _NEVER).astimezone(UTC).isoformat()
-    return sorted(_of_batches(settings, _NEWEST_OF_GOLD.substitute(until=until)), key=when_it_ended)
+    return sorted(select(settings, BATCHES, _NEWEST_OF_GOLD.substitute(until=until)), key=when_it_ended)
 
 
 def when_it_ended(row: Mapping[str, Any]) -> tuple[datetime, int]:
@@ -175,17 +180,12 @@ def last_batch(settings: Settings, job: str, table: str) -> int:
 
 def last_batches(settings: Settings, job: str) -> dict[str, int]:
     """The last bronze batch that a job has processed for each table that it has processed one for."""
-    return {row["table"]: row["last"] for row in _of_batches(settings, _LAST.substitute(job=job))}
+    return {row["table"]: row["last"] for row in select(settings, BATCHES, _LAST.substitute(job=job))}
 
 
 def silver_batch(settings: Settings, topic: str) -> int:
     """The last bronze batch of a topic that silver has taken whole; 0 when there was none."""
     return last_batch(settings, "silver", f"silver.{topic}")
-
-
-def _of_batches(settings: Settings, sql: str) -> list[dict[str, Any]]:
-    """What SQL says of control.batches; nothing where it does not exist yet."""
-    return query(BATCHES.open(settings), sql, BATCHES).to_pylist() if BATCHES.exists(settings) else []
 
 
 def _schema(table: Table) -> pa.Schema:

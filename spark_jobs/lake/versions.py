@@ -1,7 +1,7 @@
 """Which versions of a table hold the same rows, with only maintenance between them, and the way back to one. Without Spark."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,17 @@ def is_maintenance(path: Path, version: int) -> bool:
 
 def has_changes_from(path: Path, version: int) -> bool:
     """Whether a commit of the table at `path`, from a version on, may have added, changed or removed a row."""
-    return any(not is_maintenance(path, number) for number in range(version, DeltaTable(str(path)).version() + 1))
+    return any(True for _ in _changes_from(path, version))
 
 
 def is_changed_by_others(path: Path, after: int, application: str) -> bool:
     """Whether commits after a version of the table at `path` changed rows that are not of this application; in doubt they did."""
-    changes = (number for number in range(after + 1, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
-    return any(_commit_info(path, number).get("application") != application for number in changes)
+    return any(_commit_info(path, number).get("application") != application for number in _changes_from(path, after + 1))
+
+
+def _changes_from(path: Path, version: int) -> Iterator[int]:
+    """The versions of the table at `path`, from one on, whose commits may have added, changed or removed a row."""
+    return (number for number in range(version, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
 
 
 def set_back(

@@ -59,7 +59,8 @@ def _bring_up_to_date(settings: Settings) -> None:
     offered, archived = retention.offered(settings, datetime.now(UTC)), archive.archived(settings)
     for draft in folder(settings).glob(".*"):  # of a process that died
         draft.unlink()
-    wanted, made, present = _way_of_making(settings), _read_made(settings), storage.names(folder(settings))
+    wanted, before, present = _way_of_making(settings), _read_made(settings), {file.name for file in folder(settings).glob("release-*")}
+    made = {number: before[number] for number in offered if number in before}
     ways = {number: f"{wanted} of a copy" if number in archived else wanted for number in offered}
     stale = [number for number in reversed(offered) if made.get(number) != ways[number] or file_of(settings, number).name not in present]
     for number in stale[:_MOST]:
@@ -70,7 +71,8 @@ def _bring_up_to_date(settings: Settings) -> None:
             log.warning("release %d has no SQL catalogue (%s); the release is published nevertheless: %s", number, error, _AGAIN)
         else:
             made[number] = ways[number]
-    _write_made(settings, {number: made[number] for number in offered if number in made})
+    if made != before:
+        write_whole(folder(settings) / _MADE, json.dumps(made))
     _point_at_newest(settings, offered)
     _remove_others(settings, offered)
 
@@ -86,11 +88,6 @@ def _read_made(settings: Settings) -> dict[int, str]:
         return {int(number): str(way) for number, way in json.loads((folder(settings) / _MADE).read_text()).items()}
     except (OSError, ValueError, AttributeError):
         return {}
-
-
-def _write_made(settings: Settings, made: dict[int, str]) -> None:
-    if made != _read_made(settings):
-        write_whole(folder(settings) / _MADE, json.dumps(made))
 
 
 def _write(file: Path, script: str, *, on_s3: bool) -> None:
@@ -114,7 +111,7 @@ def _point_at_newest(settings: Settings, offered: Sequence[int]) -> None:
 
 def _remove_others(settings: Settings, offered: Sequence[int]) -> None:
     kept = {file_of(settings, number).name for number in offered}
-    for name in storage.names(folder(settings)):
-        if name.startswith("release-") and name not in kept:
-            (folder(settings) / name).unlink()
-            log.info("removed %s", name)
+    for file in folder(settings).glob("release-*"):
+        if file.name not in kept:
+            file.unlink()
+            log.info("removed %s", file.name)

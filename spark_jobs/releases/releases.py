@@ -24,6 +24,7 @@ from spark_jobs.runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 _ROWS = Template("select * from t where $where")
+_TIMES = "select release_id, min(released_at) as released_at from t group by release_id order by release_id"
 _MOST_NAMED = 10
 
 
@@ -70,15 +71,14 @@ def publish(settings: Settings) -> int:
 def read_releases(settings: Settings, where: str = "true") -> list[Release]:
     """The releases on record whose rows meet a condition, the newest last. There are thousands of them: ask for no more than is needed."""
     by_number: dict[int, list[dict[str, Any]]] = {}
-    for row in _rows(settings, _ROWS.substitute(where=where)):
+    for row in control.select(settings, RELEASES, _ROWS.substitute(where=where)):
         by_number.setdefault(int(row["release_id"]), []).append(row)
     return [_release(by_number[number]) for number in sorted(by_number)]
 
 
 def times_of_releases(settings: Settings) -> dict[int, datetime]:
     """When each release on record was published, by its number, the newest last."""
-    found = _rows(settings, "select release_id, min(released_at) as released_at from t group by release_id order by release_id")
-    return {int(row["release_id"]): row["released_at"] for row in found}
+    return {int(row["release_id"]): row["released_at"] for row in control.select(settings, RELEASES, _TIMES)}
 
 
 def find_release(settings: Settings, release_id: int) -> Release:
@@ -112,10 +112,6 @@ def has_unreleased_batches(settings: Settings) -> bool:
     versions = release.versions if release else {}
     heads = {table: table.open(settings).version() for table in (*SILVER, *GOLD) if table.name in versions}
     return any(not hold_same_rows(settings, table, versions[table.name], head) for table, head in heads.items())
-
-
-def _rows(settings: Settings, sql: str) -> list[dict[str, Any]]:
-    return control.query(RELEASES.open(settings), sql, RELEASES).to_pylist() if RELEASES.exists(settings) else []
 
 
 def _release(rows: Iterable[dict[str, Any]]) -> Release:

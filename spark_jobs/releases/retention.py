@@ -1,7 +1,7 @@
 """How long releases are offered to readers, and what of it the tables must know."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -20,7 +20,11 @@ def current(settings: Settings, now: datetime) -> list[int]:
 
     They count from when its successor took its place: until then it is what a reader gets who asks for no number.
     """
-    times, oldest = times_of_releases(settings), now - timedelta(days=settings.release_days)
+    return _current(settings, times_of_releases(settings), now)
+
+
+def _current(settings: Settings, times: Mapping[int, datetime], now: datetime) -> list[int]:
+    oldest = now - timedelta(days=settings.release_days)
     # The later of both times: of two releases the first may seem to be the younger one, once a clock was set back.
     earlier = [one for one, successor in pairwise(times) if max(times[one], times[successor]) >= oldest]
     return earlier + list(times)[-1:]
@@ -28,8 +32,9 @@ def current(settings: Settings, now: datetime) -> list[int]:
 
 def offered(settings: Settings, now: datetime) -> list[int]:
     """The releases that readers may open, the newest last."""
-    offers = archive.archived(settings).union(current(settings, now))
-    return [number for number in times_of_releases(settings) if number in offers]
+    times = times_of_releases(settings)
+    offers = archive.archived(settings).union(_current(settings, times, now))
+    return [number for number in times if number in offers]
 
 
 def find_offered(settings: Settings, release_id: int | None = None, now: datetime | None = None) -> Release:

@@ -5,8 +5,7 @@
 
 A cycle is a bronze batch of each topic: so many new transactions (one in a hundred late by up to 8 days, or of any time of the history,
 one in a hundred a duplicate), 20 changed customers and 20 changed accounts. The first cycles of each size warm the session and are not
-counted. Data and seeds are fixed.
-The history is that of gold_history.py: 10,000 rows a day. `--folder` keeps it for the next time.
+counted. Data and seeds are fixed. The history is that of gold_history.py, 10,000 rows a day; `--folder` keeps it for the next time.
 """
 
 import argparse
@@ -37,14 +36,15 @@ from spark_jobs.gold import job as gold
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.topics import transactions
+from spark_jobs.releases import gates
 from spark_jobs.runtime.session import engine_conf, start_session
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.silver import id_index, job as silver
 from tests.benchmarks import event_log, gold_history
 from tests.benchmarks.event_log import Part
-from tests.benchmarks.gates_of_cycle import pass_history, run_gates
 from tests.benchmarks.gold_history import DAY_MS, END, ONE_IN, RECENT_DAYS, ROWS_A_BATCH, ROWS_A_DAY
 from tests.benchmarks.history import PARTITIONS, environment, link_copy, use_of
+from tests.support.publishing import pass_gates
 
 CHANGED = 20
 WARM_UP = 2
@@ -114,8 +114,7 @@ def make_history(home: Path, bank: Bank) -> None:
     arrive(settings, "customers", 1, [customer(number, "Ely", 0) for number in range(bank.customers)])
     arrive(settings, "accounts", 1, [account(number, number % 77, 0) for number in range(bank.accounts)])
     run_silver(spark, settings, "history")
-    count = bank.history
-    last = 1 + (count - 1) // ROWS_A_BATCH
+    count, last = bank.history, 1 + (bank.history - 1) // ROWS_A_BATCH
     with sinks.configured(spark, id_index.SESSION):
         rows = gold_history.transactions(
             spark, count, gold_history.late_one_in(ONE_IN, "late", most=2 * DAY_MS), keys=(bank.customers, bank.accounts)
@@ -130,7 +129,7 @@ def make_history(home: Path, bank: Bank) -> None:
     common = {"first_batch": 1, "last_batch": last, "output": count, "finished_at": END, "_newest_event_at": END}
     done = [common | {"job": "silver", "table": "silver.transactions"}]
     control.append(settings, tables.BATCHES, done + [common | {"job": "gold", "table": table.name} for table in tables.GOLD])
-    pass_history(settings)
+    pass_gates(settings, last)
     (home / "done").touch()
 
 
@@ -177,6 +176,12 @@ def run_silver(spark: SparkSession, settings: Settings, run_id: str) -> None:
     silver.run(spark, settings, run_id, scope.unread_bronze(settings))
 
 
+def run_gates(settings: Settings, run_id: str) -> None:
+    """What `run gate` does for each layer. Raises GateClosed."""
+    for layer in tables.LAYERS:
+        gates.run(settings, layer, run_id)
+
+
 def versions(settings: Settings) -> dict[str, int]:
     """The version of every table that the jobs write."""
     return {table.name: DeltaTable(str(table.path(settings))).version() for table in _WRITTEN}
@@ -184,8 +189,7 @@ def versions(settings: Settings) -> dict[str, int]:
 
 def most_memory() -> int:
     """The most bytes of memory that this process held so far, and the most of its JVM."""
-    own = psutil.Process()
-    files = [Path(f"/proc/{process.pid}/status") for process in (own, *own.children())]
+    files = [Path(f"/proc/{process.pid}/status") for process in (psutil.Process(), *psutil.Process().children())]
     return sum(1024 * int(line.split()[1]) for file in files for line in file.read_text().splitlines() if line.startswith("VmHWM"))
 
 

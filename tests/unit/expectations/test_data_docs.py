@@ -66,7 +66,7 @@ def test_what_a_page_would_load_is_cut_off(text: str) -> None:
     assert not re.search("<script|https?://example.org/x", page)
 
 
-def test_the_newest_reports_are_listed_and_the_others_counted(copy_home: Callable[[], Settings]) -> None:
+def test_the_newest_reports_are_listed_and_it_is_said_where_the_others_are(copy_home: Callable[[], Settings]) -> None:
     folder = copy_home().quality / "data_docs"
     for number in range(510):
         report = folder / f"validations/silver/customers/run/2026{number:04}T000000.000000Z/profile.html"

@@ -204,7 +204,7 @@ def test_a_catalogue_that_cannot_be_written_fails_no_release_and_comes_with_the_
     monkeypatch.setenv("LEDGER_HOME", str(settings.home))
     catalogues.folder(settings).write_text("in the way")
     assert run.main(["release"]) == 0
-    assert "the SQL catalogues could not be brought up to date ([Errno 20] Not a directory: " in caplog.text
+    assert "release 1 has no SQL catalogue ([Errno 17] File exists: " in caplog.text
     catalogues.folder(settings).unlink()
     with monkeypatch.context() as patch:
         patch.setattr(duckdb_file, "_SECONDS", 0.001)  # it hangs
