@@ -6,6 +6,8 @@ table, which the checkpoints read) and `data_docs` (the report of every run; sta
 
 import csv
 import fcntl
+import hashlib
+import json
 import logging
 import re
 import sys
@@ -25,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from expectations.data_docs import INDEX, cut_off_the_web, write_index
+from expectations.data_docs import INDEX, cut_off_the_web, styles, write_index
 from expectations.profile import Profile
 from expectations.suites import Suite
 
@@ -66,17 +68,21 @@ def validate(
             )
         )
         outcome = checkpoint.run(run_id=gx.RunIdentifier(run_name=run_id, run_time=now))
-        pages = [page for key in outcome.run_results for page in (key, key.expectation_suite_identifier)]
+        suites = {
+            key.expectation_suite_identifier: _mark(gx, measures[result.suite_name][0]) for key, result in outcome.run_results.items()
+        }
+        changed = {key: mark for key, mark in suites.items() if not _ends_with(_page(context, key), mark)}
         passed = {key: _passed_words(result, *measures[result.suite_name]) for key, result in outcome.run_results.items()}
         for key, result in outcome.run_results.items():
             if passed[key] and not result.success:  # for GX a warning is a failure
                 result.success = True
                 context.validation_results_store.set(key, result)
-        context.build_data_docs(resource_identifiers=pages, build_index=False)
+        context.build_data_docs(resource_identifiers=[*outcome.run_results, *changed], build_index=False)
         reports = {result.suite_name: (result, _page(context, key)) for key, result in outcome.run_results.items()}
         for key, result in outcome.run_results.items():
             _finish(reports[result.suite_name][1], partial(_in_our_words, passed[key], _warnings(result)))
-            _finish(_page(context, key.expectation_suite_identifier))
+        for key, mark in changed.items():
+            _finish(_page(context, key), end=mark)
         write_index(folder / DOCS)
         return reports
 
@@ -143,8 +149,20 @@ class _LateFinder(MetaPathFinder):
 
 
 def _page(context: Any, key: Any) -> str:
-    url: str = context.get_docs_sites_urls(resource_identifier=key)[0]["site_url"]
+    url: str = context.get_docs_sites_urls(resource_identifier=key, only_if_exists=False)[0]["site_url"]
     return url.replace("/gx/../", "/")
+
+
+def _mark(gx: ModuleType, suite: Suite) -> str:
+    """What the page of a suite ends with as long as the page would be the same: to make it takes longer than to judge the table."""
+    told = json.dumps(suite.expectations) + styles() + gx.__version__
+    return f"<!-- {hashlib.sha256(told.encode()).hexdigest()} -->"
+
+
+def _ends_with(address: str, mark: str) -> bool:
+    """Whether there is a page that ends with a mark."""
+    file = _file(address)
+    return file.exists() and file.read_text(encoding="utf-8").endswith(mark)
 
 
 def _passed_words(result: "ExpectationSuiteValidationResult", suite: Suite, profile: Profile) -> str | None:
@@ -157,10 +175,14 @@ def _passed_words(result: "ExpectationSuiteValidationResult", suite: Suite, prof
     return f"passed, {len(failed)} warning{'s' if len(failed) > 1 else ''}" if failed else "passed"
 
 
-def _finish(address: str, change: Callable[[str], str] = lambda page: page) -> None:
-    """Make a page of GX one that works by itself; `change` says what else it should say."""
-    file = Path(unquote(urlsplit(address).path))
-    file.write_text(change(cut_off_the_web(file.read_text(encoding="utf-8"))), encoding="utf-8")
+def _file(address: str) -> Path:
+    return Path(unquote(urlsplit(address).path))
+
+
+def _finish(address: str, change: Callable[[str], str] = lambda page: page, end: str = "") -> None:
+    """Make a page of GX one that works by itself; `change` says what else it should say, and `end` comes last."""
+    file = _file(address)
+    file.write_text(change(cut_off_the_web(file.read_text(encoding="utf-8"))) + end, encoding="utf-8")
 
 
 def _warnings(result: "ExpectationSuiteValidationResult") -> list[str]:

@@ -44,7 +44,7 @@ _PAGE = """<!doctype html>
 def cut_off_the_web(page: str) -> str:
     """A page of Great Expectations without its scripts and without any style, letter or picture from the web; with our styles in it."""
     whole = _PICTURE.sub("none", _FROM_THE_WEB.sub("", page)).replace(_NO_ASSET, "")
-    return whole.replace("</head>", f"<style>{_styles()}</style></head>", 1)
+    return whole.replace("</head>", f"<style>{styles()}</style></head>", 1)
 
 
 def write_index(folder: Path) -> None:
@@ -54,7 +54,7 @@ def write_index(folder: Path) -> None:
     reports = sorted(newest, key=lambda file: (file.parts[-2], file.parts[:-2]), reverse=True)
     rows = "\n".join(_row(folder, report) for report in reports[:LISTED])
     rest = "; older ones are in the folder validations" if max(len(runs), len(reports)) > LISTED else ""
-    text = _PAGE.format(styles=_styles(), count=f"{min(LISTED, len(reports)):,}", rest=rest, rows=rows)
+    text = _PAGE.format(styles=styles(), count=f"{min(LISTED, len(reports)):,}", rest=rest, rows=rows)
     (folder / INDEX).write_text(text, encoding="utf-8")
 
 
@@ -85,5 +85,6 @@ def _time(text: str) -> str:
         return text
 
 
-def _styles() -> str:
+def styles() -> str:
+    """The styles of every page."""
     return _STYLES.read_text(encoding="utf-8")

@@ -6,11 +6,13 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window, functions as F
+from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
 from spark_jobs.gold.inputs import hold
 from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
-from spark_jobs.lake import ranges, sinks
+from spark_jobs.lake import few_rows, ranges, sinks, sources
+from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.settings import Settings
 
 MOST_HELD = 20_000
 
@@ -85,10 +87,24 @@ class Changes:
         return Change(images, present_rows(images) if is_in_place else images, is_in_place, self.hours, self.is_small)
 
 
-def hold_changes(feed: DataFrame) -> Changes | None:
+@dataclass(frozen=True)
+class Feed:
+    """A part of a table's change feed, as Spark sees it, and in memory where it was found to fit."""
+
+    rows: DataFrame
+    few: pa.Table | None = None
+
+
+def read_feed(spark: SparkSession, settings: Settings, table: Table, after: int, upto: int) -> Feed:
+    """The change feed of a table after one of its versions, up to another one; by Spark where it has more than MOST_HELD rows."""
+    few = few_rows.changes(settings, table, after, upto, MOST_HELD)
+    return Feed(sources.read_changes(spark, settings, table, after, upto)) if few is None else Feed(spark.createDataFrame(few), few)
+
+
+def hold_changes(feed: Feed) -> Changes | None:
     """Read a part of the change feed once, and keep it; None when there is nothing in it. Many rows stay cached until `unpersist`."""
-    few = sinks.collect_few(feed, MOST_HELD)
-    held = feed.persist() if few is None else feed.sparkSession.createDataFrame(few)
+    few = sinks.collect_few(feed.rows, MOST_HELD) if feed.few is None else feed.few
+    held = feed.rows.persist() if few is None else feed.rows.sparkSession.createDataFrame(few)
     if few is not None:
         versions, is_in_place = few["_commit_version"], pc.not_equal(few["_change_type"], "insert")
         in_place = pc.max(versions.filter(is_in_place)).as_py()
@@ -138,14 +154,14 @@ class Versions:
         )
 
 
-def hold_versions(feed: DataFrame, key: str) -> Versions | None:
+def hold_versions(feed: Feed, key: str) -> Versions | None:
     """Read a part of the change feed of a history, and keep what it says; None when there is nothing in it.
 
     Where a commit changes nothing of a version but its `valid_to`, other versions hold from the earlier one of both times on.
     """
-    same = [name for name in feed.columns if name not in ("valid_to", "is_current", "_change_type")]
+    same = [name for name in feed.rows.columns if name not in ("valid_to", "is_current", "_change_type")]
     since = F.when(F.count("*") > 1, F.min("valid_to")).otherwise(F.col("valid_from"))
-    by_commit = feed.groupBy(*same).agg(since.alias("_since"))
+    by_commit = feed.rows.groupBy(*same).agg(since.alias("_since"))
     by_key = by_commit.groupBy(key).agg(F.min("_since").alias("_since"), F.max("_commit_version").alias("_last"))
     held, few = hold(by_key)
     facts = (

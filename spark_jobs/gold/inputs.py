@@ -1,12 +1,15 @@
 """What gold is made of, as a run reads it. What a small change touches is held in memory: Spark would plan for longer than it reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from string import Template
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs import control
 from spark_jobs.control.matching import find_rows
-from spark_jobs.gold.strategies import ALL, Inputs
+from spark_jobs.gold.strategies import ALL, Inputs, Sql
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import Table
@@ -16,6 +19,8 @@ from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
 
 LARGE_PLANS = {"spark.sql.shuffle.partitions": "4"}
+_ONE = Template("select $value from t where $where")
+_GROUPS = Template("select $columns from t where $where group by $by")
 SMALL_PLANS = {"spark.sql.shuffle.partitions": "1"} | session.FEW_ROWS
 
 
@@ -54,9 +59,12 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_s
         rows = rows_where(settings, source_of(table), table, where)
         return None if rows is None else spark.createDataFrame(rows)
 
-    if not is_small:
-        return Inputs(read, settings.large_credit)
-    return Inputs(read, settings.large_credit, read_few, lambda rows: hold(rows)[0])
+    def groups(table: Table, by: Sql, made: Sql, where: str) -> DataFrame | None:
+        found = groups_where(settings, silver, table, by, made, where)
+        return None if found is None else spark.createDataFrame(found)
+
+    given = Inputs(read, settings.large_credit, groups=groups, span=partial(few_rows.span, settings))
+    return replace(given, few=read_few, hold=lambda rows: hold(rows)[0]) if is_small else given
 
 
 def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
@@ -72,3 +80,18 @@ def rows_where(settings: Settings, source: Source, table: Table, where: str) -> 
         return None
     condition = ranges.to_datafusion(where)
     return find_rows(settings, source.table, table.columns, None, condition, version=source.version, most=few_rows.MOST_ROWS)
+
+
+def groups_where(settings: Settings, source: Source, table: Table, by: Sql, made: Sql, where: str) -> pa.Table | None:
+    """What is made of the groups of the rows of a source that meet a condition of ranges.py, as columns of `table`.
+
+    None where there may be more of them than are held in memory: each value of one column of `by` with each of the others.
+    """
+    delta, condition = source.table.open(settings, source.version), ranges.to_datafusion(where)
+    most = " * ".join(f"approx_distinct({value})" for value in by.values())
+    if control.value(delta, _ONE.substitute(value=most, where=condition), source.table) > few_rows.MOST_ROWS:
+        return None
+    columns = ", ".join(f"{value} as {name}" for name, value in {**by, **made}.items())
+    found = control.query(delta, _GROUPS.substitute(columns=columns, where=condition, by=", ".join(by.values())), source.table)
+    declared = pa.schema(table.delta_schema().to_arrow())
+    return found.cast(pa.schema([declared.field(name) for name in found.column_names]))

@@ -11,11 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.gold import inputs
-from spark_jobs.gold.changes import MOST_HELD, Change, hold_changes, hold_versions
+from spark_jobs.gold.changes import MOST_HELD, Change, Feed, hold_changes, hold_versions, read_feed
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import few_rows, leases, side_by_side, sinks, sources, tables
@@ -65,7 +65,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
     """Bring every table up to silver.transactions."""
     application = control.following(settings, tables.SILVER_TRANSACTIONS)
 
-    def take(feed: DataFrame, targets: Collection[Table]) -> int | None:
+    def take(feed: Feed, targets: Collection[Table]) -> int | None:
         if (changes := hold_changes(feed)) is None:
             return None
         large = (table for table in tables.GOLD if table.deletion_vectors and not few_rows.has_few_bytes(settings, table))
@@ -153,7 +153,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
     application = control.following(settings, dimension)
     gold = control.following(settings, tables.SILVER_TRANSACTIONS)
 
-    def take(feed: DataFrame, _: Collection[Table]) -> int | None:
+    def take(feed: Feed, _: Collection[Table]) -> int | None:
         versions = hold_versions(feed, dimension.keys[0])
         if versions is None:
             return None
@@ -161,7 +161,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
         if done is None:  # the table has no rows yet: they will come with the histories as they are now
             few_rows.note_applied(settings, table, txn)
             return versions.last
-        session = feed.sparkSession
+        session = feed.rows.sparkSession
         given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, gold, done), is_small=versions.are_few)
         with sinks.configured(session, inputs.SMALL_PLANS if versions.are_few else {}):
             change = versions.change(given, is_temporal=table.is_temporal)
@@ -174,7 +174,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
     head, new = _follow(spark, settings, dimension, (table,), application, take)
     if new:
         rows = sources.read_table(spark, settings, dimension, version=head)
-        take(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")}), new)
+        take(Feed(rows.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(head).cast("bigint")})), new)
 
 
 def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
@@ -188,7 +188,7 @@ def _follow(
     source: Table,
     targets: tuple[GoldTable, ...],
     application: str,
-    take: Callable[[DataFrame, Collection[Table]], int | None],
+    take: Callable[[Feed, Collection[Table]], int | None],
 ) -> tuple[int, Collection[Table]]:
     """Run `take(changes, tables)` on what happened to a silver table since the target that is furthest behind, and tell the last version.
 
@@ -208,7 +208,7 @@ def _follow(
     following = {table: done for table, done in reached.items() if done is not None and table not in new}
     done = min(following.values(), default=head)
     if has_changes_from(source.path(settings), done + 1):
-        if (last := take(sources.read_changes(spark, settings, source, done, head), following)) is not None:
+        if (last := take(read_feed(spark, settings, source, done, head), following)) is not None:
             log.info("%s: gold follows up to version %d", source.name, last)
     else:
         log.info("%s: nothing new for gold since version %d", source.name, done)

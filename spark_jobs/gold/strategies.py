@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HOURS_A_DAY = 24
+Sql = Mapping[str, str]  # names of columns, each with the SQL of its value
 ALL = "true"  # the condition that every row meets
 
 
@@ -30,13 +32,17 @@ class Inputs:
     """What tables are made of: silver.transactions as the change left it, others as they are now.
 
     `table` gives a table for Spark to read, `few` the rows that meet a condition in memory (None: they are many), and `hold` computes
-    rows once for several uses.
+    rows once for several uses. `groups` sums up the rows of silver.transactions that meet a condition: columns of a table by their names,
+    in DataFusion's SQL, by those of the first mapping (None: these may be many). It reads and groups a busy day while Spark plans to.
+    `span` are the first and last day that a table by days may have.
     """
 
     table: Callable[[Table], DataFrame]
     large_credit: Decimal
     few: Callable[[Table, str], DataFrame | None] = lambda _table, _where: None
+    groups: Callable[[Table, Sql, Sql, str], DataFrame | None] = lambda _table, _by, _made, _where: None
     hold: Callable[[DataFrame], DataFrame] = lambda rows: rows.transform(kept)
+    span: Callable[[Table], tuple[date, date]] = lambda _table: (date.min, date.max)
 
     def read(self, table: Table, where: str = ALL) -> DataFrame:
         """The rows of a table that meet a condition, which is one of a region."""

@@ -1,11 +1,13 @@
-"""Writes of rows that fit into memory, without Spark, which would plan for longer than it writes. As in sinks.py, each may be repeated."""
+"""Rows that fit into memory, without Spark, which would plan for longer than it reads or writes. Writes may be repeated, as in sinks.py."""
 
 from collections.abc import Mapping
+from datetime import date
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from spark_jobs.lake import ranges
 from spark_jobs.lake.ddl import parse_columns
@@ -86,6 +88,35 @@ def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
     commit = _commit(settings, table, txn)
     delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
     kill_point(f"after {table.name}")
+
+
+def changes(settings: Settings, table: Table, after: int, upto: int, most: int) -> pa.Table | None:
+    """The change feed of a table after one of its versions, up to another one: its columns, _change_type and _commit_version.
+
+    None where it has more than `most` rows, or is one that delta-rs cannot read: Spark reads it, or says why it cannot.
+    """
+    delta = table.open(settings)
+    if "deletionVectors" in (delta.protocol().writer_features or ()):
+        return None
+    schema = pa.schema(delta.schema().to_arrow())
+    schema = pa.schema([*schema, ("_change_type", pa.string()), ("_commit_version", pa.int64())])
+    parts, count = [schema.empty_table()], 0
+    try:
+        for batch in delta.load_cdf(after + 1, upto, columns=schema.names):
+            parts.append(pa.Table.from_batches([pa.record_batch(batch)]).cast(schema))
+            count += parts[-1].num_rows
+            if count > most:
+                return None
+    except (DeltaError, ValueError, OSError):
+        return None
+    return pa.concat_tables(parts)
+
+
+def span(settings: Settings, table: Table) -> tuple[date, date]:
+    """The first and last `day` that a table may have: any, where the statistics of a file do not say."""
+    files = pa.table(table.open(settings).get_add_actions(flatten=True)).to_pylist()
+    edges = [(file.get("min.day") or date.min, file.get("max.day") or date.max) for file in files]
+    return min((first for first, _ in edges), default=date.max), max((last for _, last in edges), default=date.min)
 
 
 def touch_few_bytes(few: pa.Table, settings: Settings, table: Table) -> bool:

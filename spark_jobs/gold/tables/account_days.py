@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NEAR = 31  # days; where an account has a day in most months, those next to a day are found among so many
-_MOST_BROADCAST = 500_000
+_NEARER = 7  # where most accounts have a day in each week, so many rows fit into memory
+_EACH = {"account_id": "account_id", "day": "event_on"}
+_SUMS = {
+    "closing": "last_value(balance order by event_at, _batch, _topic, _partition, _offset)",
+    "credits": "sum(case when type = 'Credit' then amount else 0 end)",
+    "debits": "sum(case when type = 'Debit' then amount else 0 end)",
+    "transactions": "count(*)",
+}
 
 
 def account_days(transactions: DataFrame) -> DataFrame:
@@ -39,13 +46,6 @@ def with_openings(days: DataFrame) -> DataFrame:
     """
     opening = F.lag("closing").over(Window.partitionBy("account_id").orderBy("day"))
     return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*TABLE.columns)
-
-
-def near_days(days: DataFrame, rebuilt: DataFrame) -> DataFrame:
-    """Of rows of gold.account_days those of an account that are at most NEAR days from one of its days in the other frame."""
-    other = rebuilt.select(F.col("account_id").alias("_account_id"), F.col("day").alias("_day"))
-    is_beside = (F.col("account_id") == F.col("_account_id")) & (F.abs(F.date_diff("day", "_day")) <= NEAR)
-    return days.join(F.broadcast(other) if other.count() <= _MOST_BROADCAST else other, on=is_beside, how="left_semi")
 
 
 def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
@@ -74,39 +74,50 @@ def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
     )
 
 
-def may_lack_neighbours(first: date | None, last: date | None) -> Column:
-    """Whether days may be missing beside an `amended` rebuilt one: no neighbour in NEAR days, though there are days there."""
+def may_lack_neighbours(near: int, first: date, last: date) -> Column:
+    """Whether days may be missing beside an `amended` rebuilt one: no neighbour so near, though the table may have days further away."""
 
     def is_far(days: Column) -> Column:
-        return F.coalesce(days > NEAR, F.lit(True))
+        return F.coalesce(days > near, F.lit(True))
 
     before, after = F.date_diff("day", "_before"), F.date_diff("_after", "day")
-    is_inside = F.date_sub("day", NEAR) > F.lit(first), F.date_add("day", NEAR) < F.lit(last)
-    return F.col("_is_rebuilt") & F.coalesce((is_far(before) & is_inside[0]) | (is_far(after) & is_inside[1]), F.lit(False))
+    is_inside = F.date_sub("day", near) > F.lit(first), F.date_add("day", near) < F.lit(last)
+    return F.col("_is_rebuilt") & ((is_far(before) & is_inside[0]) | (is_far(after) & is_inside[1]))
 
 
 def _difference() -> Column:
     return (F.col("closing") - (F.col("opening") + F.col("credits") - F.col("debits"))).cast("decimal(38,2)")
 
 
+def days_around(region: Region, inputs: Inputs) -> tuple[DataFrame, int]:
+    """Rows of gold.account_days of the accounts and the days of a region, and of days so near: nearer, where memory cannot hold as many.
+
+    Rows of other accounts may be among them.
+    """
+    for near in (NEAR, _NEARER):
+        if (few := inputs.few(TABLE, region.on_days("day", near))) is not None:
+            return few, near
+    return region.among(inputs.table(TABLE).where(region.on_days("day", NEAR)), region.rows.select("account_id").distinct()), NEAR
+
+
 def with_added(region: Region, inputs: Inputs) -> Parts:
     """The days of new rows, rebuilt, and of each account the day after each of them, which gets a new opening.
 
-    Neighbours are looked for among the days of the next weeks; of accounts that have none there all days are read.
+    Neighbours are looked for among the days around; of accounts that have none there all days are read.
     """
-    touched = region.rows.select("account_id", F.col("event_on").alias("day")).distinct()
-    silver = inputs.silver(region.on_days("event_on", 0)).withColumn("day", F.col("event_on"))
-    rebuilt = inputs.hold(account_days(region.among(silver, touched)))
-    days = inputs.table(TABLE)
-    near = near_days(inputs.read(TABLE, region.on_days("day", NEAR)), rebuilt)
-    found = inputs.hold(amended(near, rebuilt))
-    ends = days.agg(F.min("day").alias("first"), F.max("day").alias("last")).collect()[0]
-    isolated = found.where(may_lack_neighbours(ends["first"], ends["last"])).select("account_id").distinct()
+    touched, days_of = region.rows.select("account_id", F.col("event_on").alias("day")).distinct(), region.on_days("event_on", 0)
+    if (found := inputs.groups(TABLE, _EACH, _SUMS, days_of)) is not None:
+        rebuilt = inputs.hold(region.among(found, touched))
+    else:
+        rebuilt = inputs.hold(account_days(region.among(inputs.silver(days_of).withColumn("day", F.col("event_on")), touched)))
+    present, near = days_around(region, inputs)
+    found = inputs.hold(amended(present, rebuilt))
+    isolated = found.where(may_lack_neighbours(near, *inputs.span(TABLE))).select("account_id").distinct()
     if not isolated.isEmpty():
-        isolated = inputs.hold(isolated)
+        days, isolated = inputs.table(TABLE), inputs.hold(isolated)
         of_isolated = amended(*(rows.join(isolated, on="account_id", how="left_semi") for rows in (days, rebuilt)))
         found = found.join(isolated, on="account_id", how="left_anti").unionByName(inputs.hold(of_isolated))
-    return found.where("_was is not null").select("_was.*"), found.select(*days.columns)
+    return found.where("_was is not null").select("_was.*"), found.select(*TABLE.columns)
 
 
 TABLE = GoldTable(

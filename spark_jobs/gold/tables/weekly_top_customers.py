@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 TOP = 3
 DAYS = 7
 _COLUMNS = "window_start", "window_end", "rank", "customer_id", "transactions"
+_EACH = {"window_start": f"date_bin(interval '{DAYS} days', event_at)", "customer_id": "customer_id"}
+_COUNT = {"transactions": "count(*)"}
 
 
 def week_of(event_at: str) -> Column:
@@ -39,13 +41,12 @@ def best_of_weeks(counts: DataFrame) -> DataFrame:
 
 
 def with_added(region: Region, inputs: Inputs) -> Parts:
-    """The best of the new rows' weeks. A customer who has none of them does not rise: only the customers of the new rows are counted."""
-    touched = region.rows.select(week_of("event_at").alias("window_start"), "customer_id").distinct()
-    silver = inputs.silver(region.on_days("event_on", DAYS - 1)).select("event_at", "customer_id")
-    rows = region.among(silver.withColumn("window_start", week_of("event_at")), touched)
-    present = region.among(inputs.read(TABLE), touched.select("window_start").distinct())
-    others = present.join(touched, on=touched.columns, how="left_anti").select("window_start", "customer_id", "transactions")
-    return present, best_of_weeks(weekly_counts(rows).unionByName(others))
+    """The best of the new rows' weeks, among all customers of these weeks."""
+    counts = inputs.groups(TABLE, _EACH, _COUNT, region.on_days("event_on", DAYS - 1))
+    if counts is None:
+        return TABLE.strategy.rebuilt(TABLE, region, inputs)
+    weeks = region.rows.select(week_of("event_at").alias("window_start")).distinct()
+    return region.among(inputs.read(TABLE), weeks), best_of_weeks(region.among(counts, weeks))
 
 
 TABLE = GoldTable(

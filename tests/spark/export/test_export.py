@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs import control, run
+from spark_jobs import run
 from spark_jobs.export import bucket, folder, job
 from spark_jobs.lake import tables
 from spark_jobs.runtime import session

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from spark_jobs.gold import job
-from spark_jobs.gold.changes import Change, hold_changes, present_rows
+from spark_jobs.gold.changes import Change, Feed, hold_changes, present_rows
 from spark_jobs.gold.strategies import Inputs
 from spark_jobs.gold.tables.account_days import account_days, with_added, with_openings
 from spark_jobs.lake import sinks, tables
@@ -189,14 +189,14 @@ def test_of_a_change_feed_the_rows_that_are_there_at_its_end(spark: SparkSession
     there = {"comes": "a", "changes": "b", "changes twice": "c", "another in one commit": "b", "goes and comes again": "a"}
     assert_same(present_rows(rows).select(*names), frame(spark, "transaction_id string, place string", [*there.items()]))
 
-    changes = hold_changes(rows)
+    changes = hold_changes(Feed(rows))
     assert changes is not None
     first = (date(2013, 1, 1) - date(1970, 1, 1)).days
     assert (changes.count, changes.last, changes.last_in_place) == (len(feed), 8, 7)
     assert sorted(changes.hours) == [24 * day for day in (first, first + 1, first + 2)]
     assert [changes.after(version).is_in_place for version in (0, 6, 7, 8)] == [True, True, False, False]
     assert changes.after(6).images.count() == 4
-    assert hold_changes(rows.limit(0)) is None
+    assert hold_changes(Feed(rows.limit(0))) is None
 
 
 def test_near_a_change_are_whole_days_and_hours_around_its_rows(spark: SparkSession) -> None:

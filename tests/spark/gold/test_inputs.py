@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.gold import changes, inputs, job
-from spark_jobs.gold.changes import hold_versions
+from spark_jobs.gold.changes import Feed, hold_versions
 from spark_jobs.gold.strategies import ALL, Inputs
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -94,7 +94,7 @@ def test_rows_in_memory_are_those_that_spark_finds_also_before_1970_and_beside_r
 def test_another_version_holds_from_the_first_time_that_its_history_says_so(
     spark: SparkSession, feed: list[tuple[Any, ...]], since: str | None
 ) -> None:
-    found = hold_versions(frame(spark, FEED, [(*row, 7) for row in feed]), "key")
+    found = hold_versions(Feed(frame(spark, FEED, [(*row, 7) for row in feed])), "key")
     assert found is not None
     assert found.last == 7
     assert found.first == (at(since).timestamp() * 1_000_000 if since else None)
@@ -103,11 +103,11 @@ def test_another_version_holds_from_the_first_time_that_its_history_says_so(
 def test_of_commits_the_earliest_time_counts_and_without_any_there_is_nothing(spark: SparkSession) -> None:
     feed = [("a", T1, None, True, "Ely", "update_preimage", 3), ("a", T1, T3, False, "Ely", "update_postimage", 3)]
     feed += [("a", T3, None, True, "Rye", "insert", 3), ("b", T2, None, True, "Ely", "insert", 5)]
-    found = hold_versions(frame(spark, FEED, feed), "key")
+    found = hold_versions(Feed(frame(spark, FEED, feed)), "key")
     assert found is not None
     assert found.last == 5
     assert sorted((row[0], f"{row[1]:%Y-%m-%d}") for row in found.since.collect()) == [("a", T3[:10]), ("b", T2[:10])]
-    assert hold_versions(frame(spark, FEED, []), "key") is None
+    assert hold_versions(Feed(frame(spark, FEED, [])), "key") is None
 
 
 def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -> None:
@@ -115,7 +115,7 @@ def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -
     feed = frame(spark, FEED.replace("key", "customer_id"), [("C1", T2, None, True, "Ely", "insert", 1)])
     ddl = "transaction_id string, customer_id string, event_at timestamp"
     silver = frame(spark, ddl, [("before", "C1", T1), ("at", "C1", T2), ("after", "C1", T3), ("other", "C2", T3)])
-    versions = hold_versions(feed, "customer_id")
+    versions = hold_versions(Feed(feed), "customer_id")
     assert versions is not None
     inputs = Inputs(lambda _: silver, Decimal(0))
     ids = {
