@@ -88,7 +88,6 @@ def judge(
             return refusal(table, "suite", _reason(error))
         finally:
             running.remove(table)
-            log.debug("measuring %s", ", ".join(running))
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(measure, queries))

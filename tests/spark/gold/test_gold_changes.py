@@ -215,9 +215,16 @@ def test_near_a_change_are_whole_days_and_hours_around_its_rows(spark: SparkSess
     assert found(Change(rows, rows, is_in_place=False, hours=()).near("event_at", 9)) == []
 
 
-def test_of_an_account_only_days_beside_the_changed_ones_are_written(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as if all were made anew; also where the next day of an account is farther away than days are looked for."""
+@pytest.mark.parametrize("most", [0, 50, 1000])
+def test_of_an_account_only_days_beside_the_changed_ones_are_written(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """As many as if all were made anew; also where the next day of an account is farther away than days are looked for.
+
+    Those days are read by Spark, or in memory; nearer ones where so many are too many for it.
+    """
     monkeypatch.setattr("spark_jobs.gold.tables.account_days.NEAR", 2)
+    monkeypatch.setattr("spark_jobs.gold.tables.account_days._NEARER", 0)
     chance = random.Random(5)
     days = [date(2013, 1, 1) + timedelta(days=number) for number in range(40)]
     every = [
@@ -228,7 +235,17 @@ def test_of_an_account_only_days_beside_the_changed_ones_are_written(spark: Spar
     old, new = rows.where("_offset < 90"), rows.where("_offset >= 90")
     hours = tuple(24 * (date.fromisoformat(row[3][:10]) - date(1970, 1, 1)).days + 10 for row in every[90:])
     tables_of = {tables.SILVER_TRANSACTIONS: rows, tables.ACCOUNT_DAYS: with_openings(account_days(old)).localCheckpoint()}
-    present, wanted = with_added(Change(new, new, is_in_place=False, hours=hours), Inputs(tables_of.__getitem__, Decimal(0)))
+    fits: dict[Table, list[bool]] = {table: [] for table in tables_of}
+
+    def few(table: Table, where: str) -> DataFrame | None:
+        found = tables_of[table].where(where)
+        fits[table].append(found.count() <= most)
+        return found if fits[table][-1] else None
+
+    every_day = (min(days), max(days))
+    inputs = Inputs(tables_of.__getitem__, Decimal(0), few, span=lambda _: every_day)
+    present, wanted = with_added(Change(new, new, is_in_place=False, hours=hours), inputs)
+    assert fits[tables.ACCOUNT_DAYS] == {0: [False, False], 50: [False, True], 1000: [True]}[most]
 
     found = sinks.difference(present, wanted, on=tables.ACCOUNT_DAYS.keys)
     expected = sinks.difference(tables_of[tables.ACCOUNT_DAYS], with_openings(account_days(rows)), on=tables.ACCOUNT_DAYS.keys)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.gold import changes, inputs, job
 from spark_jobs.gold.changes import Feed, hold_versions
 from spark_jobs.gold.strategies import ALL, Inputs
+from spark_jobs.gold.tables import account_days, weekly_top_customers
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, of_customers, silver_rows
@@ -76,6 +77,40 @@ def test_rows_in_memory_are_those_that_spark_finds_also_before_1970_and_beside_r
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ALL) is None
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.since("event_at", -(10**13))) is None
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.since("event_at", 60 * 3_600_000_000)) is not None
+
+
+def test_rows_are_grouped_in_memory_as_by_spark(spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last balance of a day among rows of one time, balances that are null, weeks before 1970."""
+    chance = random.Random(5)
+    moments = [datetime(1969, 12, 20, tzinfo=UTC) + timedelta(hours=7 * number) for number in range(80)]
+    rows = [
+        {"transaction_id": f"T{number}", "event_at": moment, "event_on": moment.date(), "type": chance.choice(["Credit", "Debit"])}
+        | {
+            "account_id": f"A{chance.randrange(3)}",
+            "customer_id": f"C{chance.randrange(3)}",
+            "amount": Decimal(chance.randrange(10**18)) / 100,
+        }
+        | {"balance": chance.choice([None, Decimal(number)]), "_batch": chance.randrange(3), "_topic": chance.choice("st")}
+        | {"_partition": chance.randrange(12), "_offset": number}
+        for number, moment in enumerate(chance.choices(moments, k=600))
+    ]
+    write_deltalake(str(SILVER.path(settings)), pa.Table.from_pylist(rows, pa.schema(SILVER.delta_schema().to_arrow())), mode="append")
+    silver, where = sources.read_table(spark, settings, SILVER), ranges.overlap("event_on", "event_on", [(-9, 3)], ranges.DAY)
+    silver = silver.where(where)
+    cases = [
+        (tables.ACCOUNT_DAYS, account_days._EACH, account_days._SUMS, account_days.account_days(silver)),
+        (
+            tables.WEEKLY_TOP_CUSTOMERS,
+            *(weekly_top_customers._EACH, weekly_top_customers._COUNT),
+            weekly_top_customers.weekly_counts(silver.withColumn("window_start", weekly_top_customers.week_of("event_at"))),
+        ),
+    ]
+    for table, by, made, expected in cases:
+        few = inputs.groups_where(settings, inputs.Source(SILVER), table, by, made, where)
+        assert few is not None
+        assert_same(spark.createDataFrame(few), expected)
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 3)
+    assert all(inputs.groups_where(settings, inputs.Source(SILVER), *case[:3], where) is None for case in cases)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Few changes of a large table are merged in memory where the files that they touch are small, also where rows of these are marked."""
+"""Few rows without Spark: merged where the files that they touch are small, also where rows of these are marked; the change feed."""
 
 from datetime import date, timedelta
 from pathlib import Path
@@ -6,14 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from spark_jobs.lake import few_rows, sinks, tables
-from spark_jobs.lake.tables import ACCOUNT_DAYS, Table
+from spark_jobs.lake import few_rows, sinks, sources, tables
+from spark_jobs.lake.tables import ACCOUNT_DAYS, SILVER_CUSTOMERS, Table
 from spark_jobs.lake.txn import Txn
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support import lake
+from tests.support.frames import assert_same
+from tests.support.warehouse import at, version_of
 
 pytestmark = pytest.mark.spark
 
@@ -79,3 +82,48 @@ def test_rows_that_are_marked_as_removed_stay_removed(spark: SparkSession, setti
     assert (len(found), gone in found, found[changed], found[new]) == (3 * DAYS - 1, False, 7, 7)
     spark.catalog.refreshByPath(path)
     assert {row.day: row.transactions for row in spark.read.format("delta").load(path).collect()} == found
+
+
+def customers(city: str, *ids: str) -> pa.Table:
+    """A version of each of these customers."""
+    found = [version_of({"customer_id": each, "city": city}, at(0, place, 1, "customers")) for place, each in enumerate(ids)]
+    schema = pa.schema(SILVER_CUSTOMERS.delta_schema().to_arrow())
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in found], schema)
+
+
+def test_a_change_feed_in_memory_is_that_of_spark_whatever_was_done(spark: SparkSession, tmp_path: Path) -> None:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    tables.ensure_tables(settings, [SILVER_CUSTOMERS])
+    path, on = str(SILVER_CUSTOMERS.path(settings)), "t.customer_id = s.customer_id"
+    write_deltalake(path, customers("Ely", "a", "b", "c"), mode="append")
+    spark.createDataFrame(customers("Rye", "d", "e")).write.format("delta").mode("append").save(path)
+    merge = SparkTable.forPath(spark, path).alias("t").merge(spark.createDataFrame(customers("York", "a", "x")).alias("s"), on)
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    DeltaTable(path).merge(customers("Bath", "b", "y"), on, "s", "t").when_matched_update_all().when_not_matched_insert_all().execute()
+    SparkTable.forPath(spark, path).optimize().executeCompaction()
+    few_rows.note_applied(settings, SILVER_CUSTOMERS, Txn("test", 1))
+    DeltaTable(path).delete("customer_id = 'c'")
+    spark.sql(f"delete from delta.`{path}` where customer_id = 'd'")
+    DeltaTable(path).restore(2)
+    write_deltalake(path, customers("Hull", "only"), mode="overwrite")
+    head = DeltaTable(path).version()
+    for after, upto in [(0, head), *((version - 1, version) for version in range(1, head + 1))]:
+        expected = sources.read_changes(spark, settings, SILVER_CUSTOMERS, after, upto).drop("_commit_timestamp")
+        found = few_rows.changes(settings, SILVER_CUSTOMERS, after, upto, most=100)
+        assert found is not None
+        assert_same(spark.createDataFrame(found), expected)
+    assert few_rows.changes(settings, SILVER_CUSTOMERS, 0, head, most=5) is None
+    assert few_rows.changes(settings, SILVER_CUSTOMERS, head, head + 1, most=100) is None, "Spark says why"
+
+
+def test_of_a_table_whose_rows_are_marked_spark_reads_the_change_feed(spark: SparkSession, settings: Settings) -> None:
+    assert few_rows.changes(settings, ACCOUNT_DAYS, 0, 0, most=100) is None, "it has none"
+    sinks.mark_removed_rows(spark, settings, [ACCOUNT_DAYS])
+    assert few_rows.changes(settings, ACCOUNT_DAYS, 0, ACCOUNT_DAYS.open(settings).version(), most=100) is None
+
+
+def test_the_span_of_a_table_holds_all_its_days(settings: Settings, tmp_path: Path) -> None:
+    assert few_rows.span(settings, ACCOUNT_DAYS) == (FIRST, FIRST + timedelta(days=3 * DAYS - 1))
+    empty = read_settings({"LEDGER_HOME": str(tmp_path / "empty")})
+    tables.ensure_tables(empty, [ACCOUNT_DAYS])
+    assert few_rows.span(empty, ACCOUNT_DAYS) == (date.max, date.min)

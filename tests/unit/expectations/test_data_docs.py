@@ -1,14 +1,18 @@
 """Data Docs work where there is no network: nothing in them is loaded from the web."""
 
+import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Barrier
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import expect
 
 from expectations.data_docs import cut_off_the_web, write_index
+from expectations.gate import judge
 from spark_jobs.releases import gates
 from spark_jobs.runtime.errors import GateClosed
 from spark_jobs.runtime.settings import Settings
@@ -94,3 +98,32 @@ def test_what_failed_comes_first_in_a_report_then_warnings(tmp_path: Path) -> No
         page.goto(file.as_uri())
         tops = {name: page.get_by_role("heading", name=name).evaluate("e => e.getBoundingClientRect().top") for name in icons}
     assert sorted(tops, key=lambda name: tops[name]) == ["Head", "broken", "warned", "fine"]
+
+
+def test_the_page_of_a_suite_is_made_again_when_the_suite_is_another_one(tmp_path: Path) -> None:
+    def page_after(run: str, *keys: str) -> tuple[int, str]:
+        [judgement] = judge(tmp_path, "gold", {"gold.own": lambda _: pa.table({"found": [0]})}, run, LOADED, keys={"gold.own": keys})
+        assert judgement.passed
+        file = tmp_path / "data_docs/expectations/gold/own.html"
+        return file.stat().st_mtime_ns, file.read_text()
+
+    first = page_after("run-1", "day")
+    assert page_after("run-2", "day") == first
+    made, text = page_after("run-3", "day", "district")
+    assert made > first[0]
+    assert text != first[1]
+    assert len(list((tmp_path / "data_docs/validations").rglob("*.html"))) == 3
+
+
+def test_two_tables_are_measured_side_by_side_and_both_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    together = Barrier(2, timeout=60)
+
+    def query(_: str) -> pa.Table:
+        together.wait()
+        return pa.table({"found": [0]})
+
+    names = ["gold.one", "gold.two"]
+    with caplog.at_level(logging.DEBUG, "expectations"):
+        found = judge(tmp_path, "gold", dict.fromkeys(names, query), "run", LOADED, keys=dict.fromkeys(names, ("day",)))
+    assert [judgement.passed for judgement in found] == [True, True]
+    assert {"measuring gold.one, gold.two", "measuring gold.two, gold.one"} & set(caplog.messages)
