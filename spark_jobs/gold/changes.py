@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 from spark_jobs.gold.inputs import hold
 from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
 from spark_jobs.lake import few_rows, ranges, sinks, sources
+from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings
 
@@ -98,13 +99,13 @@ class Feed:
 def read_feed(spark: SparkSession, settings: Settings, table: Table, after: int, upto: int) -> Feed:
     """The change feed of a table after one of its versions, up to another one; by Spark where it has more than MOST_HELD rows."""
     few = few_rows.changes(settings, table, after, upto, MOST_HELD)
-    return Feed(sources.read_changes(spark, settings, table, after, upto)) if few is None else Feed(spark.createDataFrame(few), few)
+    return Feed(sources.read_changes(spark, settings, table, after, upto)) if few is None else Feed(in_memory(spark, few), few)
 
 
 def hold_changes(feed: Feed) -> Changes | None:
     """Read a part of the change feed once, and keep it; None when there is nothing in it. Many rows stay cached until `unpersist`."""
     few = sinks.collect_few(feed.rows, MOST_HELD) if feed.few is None else feed.few
-    held = feed.rows.persist() if few is None else feed.rows.sparkSession.createDataFrame(few)
+    held = feed.rows.persist() if few is None else in_memory(feed.rows.sparkSession, few)
     if few is not None:
         versions, is_in_place = few["_commit_version"], pc.not_equal(few["_change_type"], "insert")
         in_place = pc.max(versions.filter(is_in_place)).as_py()

@@ -11,7 +11,7 @@ from spark_jobs import control
 from spark_jobs.control.matching import find_rows
 from spark_jobs.gold.strategies import ALL, Inputs, Sql
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
-from spark_jobs.lake.kept import kept
+from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import is_maintenance
@@ -57,11 +57,11 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_s
 
     def read_few(table: Table, where: str) -> DataFrame | None:
         rows = rows_where(settings, source_of(table), table, where)
-        return None if rows is None else spark.createDataFrame(rows)
+        return None if rows is None else in_memory(spark, rows)
 
     def groups(table: Table, by: Sql, made: Sql, where: str) -> DataFrame | None:
         found = groups_where(settings, silver, table, by, made, where)
-        return None if found is None else spark.createDataFrame(found)
+        return None if found is None else in_memory(spark, found)
 
     given = Inputs(read, settings.large_credit, groups=groups, span=partial(few_rows.span, settings))
     return replace(given, few=read_few, hold=lambda rows: hold(rows)[0]) if is_small else given
@@ -70,7 +70,7 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_s
 def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
     """The rows, computed once: in memory, as Spark and Arrow see them, or as Spark alone does where they are many."""
     few = sinks.collect_few(rows)
-    return (rows.transform(kept), None) if few is None else (rows.sparkSession.createDataFrame(few), few)
+    return (rows.transform(kept), None) if few is None else (in_memory(rows.sparkSession, few), few)
 
 
 def rows_where(settings: Settings, source: Source, table: Table, where: str) -> pa.Table | None:

@@ -1,9 +1,18 @@
-"""Rows that are computed once and used several times, kept by the executors."""
+"""Rows that are used several times: computed once and kept by the executors, or held in this process."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_MOST_BROADCAST = 10 * 2**20  # bytes, as Spark's own choice is
+
+
+def in_memory(spark: "SparkSession", rows: "pa.Table") -> "DataFrame":
+    """Rows that this process holds, for Spark: as Arrow has them (session.py), so it has to be told that a join can broadcast them."""
+    found = spark.createDataFrame(rows)
+    return found.hint("broadcast") if rows.nbytes <= _MOST_BROADCAST else found
 
 
 def kept(rows: "DataFrame") -> "DataFrame":

@@ -16,7 +16,7 @@ from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.lake import few_rows, leases, ranges
-from spark_jobs.lake.kept import kept
+from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
@@ -233,7 +233,7 @@ def merge_few(
         return
     time = merge_time(table)
     within = _within(table, ranges.numbers(few[time], ranges.unit_of(time)) if time else ())
-    rows, keys = spark.createDataFrame(few).coalesce(1), merge_keys(table)  # one file
+    rows, keys = in_memory(spark, few).coalesce(1), merge_keys(table)  # one file
     merge_rows(rows, settings, table, txn, on=keys, matched=matched, deletes_where=deletes_where, within=within)
 
 

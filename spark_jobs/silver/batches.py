@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs import control
 from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sources
+from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.tables import ARRIVAL, Table
 from spark_jobs.runtime.settings import Settings
 
@@ -41,7 +42,7 @@ class Part:
         within = f"_batch between {self.after + 1} and {self.last}"
         few = find_rows(settings, bronze, JUDGED, None, within) if self.is_few else None
         if few is not None:
-            return spark.createDataFrame(few), True
+            return in_memory(spark, few), True
         return sources.read_table(spark, settings, bronze).where(within).select(*JUDGED), False
 
 

@@ -11,7 +11,7 @@ from expectations.row_rules import RuleSet
 from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.matching import find_rows, is_among
 from spark_jobs.lake import sinks, sources
-from spark_jobs.lake.kept import kept
+from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import history, recompute
@@ -87,8 +87,8 @@ def _find_few(spark: SparkSession, settings: Settings, topic: Topic, keys: list[
     present = find_rows(settings, topic.silver, list(topic.silver.columns), names)
     if bronze is None or refused is None or present is None:
         return None
-    messages = recompute.without(spark.createDataFrame(bronze), spark.createDataFrame(refused.drop(["key"])))
-    return _Earlier(messages, spark.createDataFrame(present))
+    messages = recompute.without(in_memory(spark, bronze), in_memory(spark, refused.drop(["key"])))
+    return _Earlier(messages, in_memory(spark, present))
 
 
 def _find_many(spark: SparkSession, settings: Settings, topic: Topic, new: DataFrame, part: Part) -> _Earlier:
