@@ -19,7 +19,7 @@ from spark_jobs.runtime.settings import ROOT, Settings
 PAGE = ROOT / "include/docs/maintenance.md"
 DAYS = 90
 NOW = datetime.now(UTC).replace(microsecond=0)
-DAYS_AGO = [NOW - timedelta(days=day, hours=-1) for day in range(DAYS, 0, -1)]  # the oldest first
+DAYS_AGO = [NOW - timedelta(days=day, hours=-12) for day in range(DAYS, 0, -1)]  # the oldest first; the clean-up may come hours later
 
 Check = Callable[[Settings], Iterator[None]]
 CHECKS: dict[str, Check] = {}
