@@ -104,12 +104,13 @@ def read_feed(spark: SparkSession, settings: Settings, table: Table, after: int,
 
 def hold_changes(feed: Feed) -> Changes | None:
     """Read a part of the change feed once, and keep it; None when there is nothing in it. Many rows stay cached until `unpersist`."""
-    few = sinks.collect_few(feed.rows, MOST_HELD) if feed.few is None else feed.few
-    held = feed.rows.persist() if few is None else in_memory(feed.rows.sparkSession, few)
-    if few is not None:
+    if feed.few is None and (found := sinks.collect_few(feed.rows, MOST_HELD)) is not None:
+        feed = Feed(in_memory(feed.rows.sparkSession, found), found)
+    if (few := feed.few) is not None:
         versions, is_in_place = few["_commit_version"], pc.not_equal(few["_change_type"], "insert")
         in_place = pc.max(versions.filter(is_in_place)).as_py()
-        return Changes(held, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few)) if few.num_rows else None
+        return Changes(feed.rows, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few)) if few.num_rows else None
+    held = feed.rows.persist()
     of_place = F.when(F.col("_change_type") != "insert", F.col("_commit_version"))
     facts = held.agg(
         F.count("*").alias("count"),
