@@ -15,6 +15,14 @@ def in_memory(spark: "SparkSession", rows: "pa.Table") -> "DataFrame":
     return found.hint("broadcast") if rows.nbytes <= _MOST_BROADCAST else found
 
 
+def held(rows: "DataFrame", are_few: bool) -> "tuple[DataFrame, pa.Table | None]":
+    """The same rows, computed now and once: in this process, too, where they are known to be few."""
+    if not are_few:
+        return kept(rows), None
+    few = rows.toArrow()
+    return in_memory(rows.sparkSession, few), few
+
+
 def kept(rows: "DataFrame") -> "DataFrame":
     """The same rows, computed now and once, for `rows.transform(kept)`; on a cluster two executors hold them, so that one may be lost."""
     from pyspark import StorageLevel

@@ -62,12 +62,6 @@ def append_batches(
     append_once(new, settings, table, txn, {"batch": txn.version if batch is None else batch})
 
 
-def append_few(rows: DataFrame, settings: Settings, table: Table, txn: Txn) -> None:
-    """`append_batches` of rows that fit into memory, in the table's order: in one Spark execution, and a commit without any."""
-    ordered = rows.toArrow().sort_by([(name, "ascending") for name in order_of(table)])
-    few_rows.append_batches(ordered, settings, table, txn)
-
-
 def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, numbers: Mapping[str, int]) -> None:
     """Append rows in one commit, which is skipped when it was done before; `numbers` go into the commit's userMetadata."""
     kill_point(f"before {table.name}")

@@ -120,7 +120,7 @@ class Intake(_LiveStream):
         if scope.is_rewritten(self._settings, BRONZE_TRANSACTIONS, done):  # rows that were removed may have come back by a replay
             rows = sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS)
         rows, is_begun = rows.where(F.col("_batch") > done), F.col("_batch") <= self._begun
-        wire_schemas.learn(self._settings, TRANSACTIONS, rows)
+        wire_schemas.learn(self._settings, TRANSACTIONS, lambda: rows)
         rules = rule_sets.present(self._settings, TRANSACTIONS.name)
         new = judge_whole(rows, TRANSACTIONS, rules).transform(kept)  # judged once
         for part in (new.where(is_begun), new.where(~is_begun)) if self._begun > done else (new,):

@@ -9,6 +9,7 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -62,7 +63,7 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
     """
     for topic in TOPICS:
         if topic.quarantine.exists(settings):
-            wire_schemas.learn(settings, topic, sources.read_table(spark, settings, topic.quarantine))
+            wire_schemas.learn(settings, topic, partial(sources.read_table, spark, settings, topic.quarantine))
     rules = {topic.name: rule_sets.present(settings, topic.name).version for topic in TOPICS}
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
         backfill = backfills.find_or_start(settings, request.start, request.end, request.tables, rules, run_id)

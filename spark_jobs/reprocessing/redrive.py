@@ -48,7 +48,7 @@ def _redrive(spark: SparkSession, settings: Settings, topic: Topic, plan: Plan, 
     if not count and not halfway:
         log.info("%s: found no such row that breaks %s, nothing to do", topic.quarantine.name, plan.rule)
         return
-    wire_schemas.learn(settings, topic, rows)
+    wire_schemas.learn(settings, topic, lambda: rows)
     rejudged = Rejudged(spark, settings, topic, rule_sets.present(settings, topic.name), rejudge.places_of(rows, count), since)
     values = {place: correction.value for place, correction in corrections.newest(settings).items()}
     bronze = recompute.within(rejudged.read(topic.bronze).where(F.col("_batch").between(since, until)), rejudged.places)

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs import control
 from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sources
-from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.tables import ARRIVAL, Table
 from spark_jobs.runtime.settings import Settings
 
@@ -37,13 +36,17 @@ class Part:
         """Whether planning costs more than reading."""
         return self.rows <= _FEW and self.size <= _FEW_BYTES
 
-    def read(self, spark: SparkSession, settings: Settings, bronze: Table) -> tuple[DataFrame, bool]:
-        """The rows of these batches, with the columns that judging reads, and whether they are held in memory."""
-        within = f"_batch between {self.after + 1} and {self.last}"
-        few = find_rows(settings, bronze, JUDGED, None, within) if self.is_few else None
-        if few is not None:
-            return in_memory(spark, few), True
-        return sources.read_table(spark, settings, bronze).where(within).select(*JUDGED), False
+    def few(self, settings: Settings, bronze: Table) -> pa.Table | None:
+        """The rows of these batches in memory, with the columns that judging reads; None where they are many."""
+        return find_rows(settings, bronze, JUDGED, None, self._within) if self.is_few else None
+
+    def read(self, spark: SparkSession, settings: Settings, bronze: Table) -> DataFrame:
+        """The same, however many they are."""
+        return sources.read_table(spark, settings, bronze).where(self._within).select(*JUDGED)
+
+    @property
+    def _within(self) -> str:
+        return f"_batch between {self.after + 1} and {self.last}"
 
 
 def unread_parts(settings: Settings, bronze: Table, done: int, begun: int) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from expectations.row_rules import RuleSet
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.silver import records
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.records import parse_records, typed
+from spark_jobs.silver.records import parse_records
 
 
 def judge_events(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
@@ -29,13 +29,7 @@ def judge_whole(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
 
 def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet, *others: str) -> DataFrame:
     """`judge_events` of rows that are parsed already, with some other columns of theirs."""
-    return records.judge_parsed(parsed, topic, rules).select(
-        *(F.when(is_valid(), column).alias(name) for name, column in typed(topic).items()),
-        *(F.when(~is_valid(), F.col(name)).alias(name) for name in ("key", "value", "detail")),
-        "broken_rules",
-        *ARRIVAL,
-        *others,
-    )
+    return records.outcome_columns(records.judge_parsed(parsed, topic, rules), topic, *others)
 
 
 def mark_duplicates(judged: DataFrame, known: DataFrame, topic: Topic) -> DataFrame:

@@ -5,32 +5,24 @@ there do no harm, because the rows themselves are compared; a missing one would 
 the silver table writes its entry first (`add_entries`).
 """
 
-from collections.abc import Collection, Sequence
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
-from spark_jobs.control.matching import find_rows
-from spark_jobs.lake import few_rows, sinks, sources
+from spark_jobs.control.matching import find_rows, is_among
+from spark_jobs.lake import few_rows, ranges, sinks, sources
+from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver.judge import is_valid
 
-# Rows are found by pages: small ones, and each of many offsets is compared with the page index.
-SESSION = {
-    "parquet.page.row.count.limit": "1000",
-    "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.parquet.pushdown.inFilterThreshold": "2000",
-}
-_MOST_LOOKED_UP = 2_000  # rows that are found so; more are cheaper to find by reading the table
+SESSION = {"parquet.page.row.count.limit": "1000", "spark.sql.parquet.compression.codec": "zstd"}  # rows are found by pages: small ones
 _PLACE = ["_partition", "_offset"]
 _ENTRY = ["id_hash", *_PLACE]
-_MOST_COMPARED = 50
 _PAGE_ROWS = 20_000
 LARGE_PAGES = {"parquet.page.row.count.limit": str(_PAGE_ROWS)}
 _MOST_FILES = 32
@@ -90,12 +82,12 @@ def find_entries(settings: Settings, topic: Topic, hashes: Hashes) -> pa.Table |
 def rows_at(spark: SparkSession, settings: Settings, topic: Topic, found: pa.Table, upto: int) -> DataFrame:
     """The rows of the silver table of batches up to this one at the places of some entries, and at most a few others.
 
-    Reads about a page of rows a place; with more than 2,000 places, all of the table.
+    Few are read by pages, without Spark, and of each its key, place and content.
     """
+    if found.num_rows <= few_rows.MOST_ROWS and (rows := _few_rows_at(settings, topic, found, upto)) is not None:
+        return in_memory(spark, rows)
     silver = sources.read_table(spark, settings, topic.silver).where(F.col("_batch") <= upto)
-    if found.num_rows > _MOST_LOOKED_UP:
-        return silver.join(F.broadcast(spark.createDataFrame(found.select(_PLACE))), on=_PLACE, how="left_semi")
-    return F.broadcast(silver.where(_lies_at(found.select(_PLACE).to_pylist())))
+    return silver.join(in_memory(spark, found.select(_PLACE)), on=_PLACE, how="left_semi")
 
 
 def known_rows(judged: DataFrame, settings: Settings, topic: Topic, upto: int) -> DataFrame:
@@ -107,18 +99,13 @@ def known_rows(judged: DataFrame, settings: Settings, topic: Topic, upto: int) -
     return silver.join(places, on=_PLACE, how="left_semi")
 
 
-def _lies_at(places: Sequence[dict[str, Any]]) -> Column:
-    """A condition that data skipping and Parquet's page index understand, true for these coordinates and few others."""
-    if not places:
-        return F.lit(False)
-    offsets: dict[int, set[int]] = {}
-    for place in places:
-        offsets.setdefault(place["_partition"], set()).add(place["_offset"])
-    return F.expr(" or ".join(f"(_partition = {partition} and {_is_among(found)})" for partition, found in sorted(offsets.items())))
-
-
-def _is_among(offsets: Collection[int]) -> str:
-    """Of a list, data skipping sees only the ends: few are compared one by one."""
-    if len(offsets) > _MOST_COMPARED:
-        return f"_offset in ({', '.join(map(str, sorted(offsets)))})"
-    return f"({' or '.join(f'_offset = {offset}' for offset in sorted(offsets))})"
+def _few_rows_at(settings: Settings, topic: Topic, found: pa.Table, upto: int) -> pa.Table | None:
+    """None where they are too many to be held in memory."""
+    near = []
+    for partition in pc.unique(found["_partition"]).to_pylist():
+        offsets = found.filter(pc.equal(found["_partition"], partition))["_offset"].to_pylist()
+        own = [f"_offset between {first} and {last}" for first, last in ranges.around(offsets, 0)]
+        near.append(f"(_partition = {partition} and ({' or '.join(own)}))")
+    columns = list(dict.fromkeys((topic.key, "_topic", *_PLACE, *topic.content)))
+    where = f"_batch <= {upto} and ({' or '.join(near) or 'false'})"
+    return find_rows(settings, topic.silver, columns, is_among("_offset", pc.unique(found["_offset"])), where)

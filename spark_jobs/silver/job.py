@@ -14,6 +14,7 @@ from expectations.row_rules import RuleSet
 from spark_jobs import control
 from spark_jobs.control import backfills, rule_sets, scope
 from spark_jobs.lake import few_rows, side_by_side, sinks, sources, tables
+from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.lake.txn import Txn
@@ -72,8 +73,8 @@ def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic
     take = _take_versions if topic.has_versions else _take_events
     parts = list(batches.unread_parts(settings, topic.bronze, done, begun.last if begun else 0))
     if parts:
-        new = sources.read_table(spark, settings, topic.bronze).where(f"_batch between {done + 1} and {parts[-1].last}")
-        wire_schemas.learn(settings, topic, new)
+        within = f"_batch between {done + 1} and {parts[-1].last}"
+        wire_schemas.learn(settings, topic, lambda: sources.read_table(spark, settings, topic.bronze).where(within))
     for part in parts:
         rules = begun.rules if begun and part.last <= begun.last else rule_sets.present(settings, topic.name)
         with sinks.configured(spark, _LEAN if part.is_few else {}):
@@ -94,13 +95,13 @@ def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: R
     rule_sets.begin(settings, txn, topic.silver, rules)
     if sums["output"]:
         id_index.add_new(new.entries, settings, topic, txn)
-        _append(new.first, settings, topic.silver, txn, sums["output"], new.are_few)
+        _append(new.first, settings, topic.silver, txn, sums["output"])
     if sums["duplicates"]:
-        _append(new.duplicates, settings, topic.duplicates, txn, sums["duplicates"], new.are_few)
+        _append(new.duplicates, settings, topic.duplicates, txn, sums["duplicates"])
     if sums["quarantined"]:
-        _append(new.quarantined, settings, topic.quarantine, txn, sums["quarantined"], new.are_few)
+        _append(new.quarantined, settings, topic.quarantine, txn, sums["quarantined"])
     if new.may_be_late(watermarks):
-        _append(events.late_rows(new.first, watermarks, spark), settings, topic.late, txn, sums["output"], new.are_few)
+        _append(_late_rows(spark, new.first, watermarks), settings, topic.late, txn, sums["output"])
     if sums["output"]:
         id_index.compact(spark, settings, topic)
     newest_of_all = max((at for at in (before, *(at for _, at in newest)) if at is not None), default=None)
@@ -114,17 +115,22 @@ def _take_versions(spark: SparkSession, settings: Settings, topic: Topic, rules:
         return None
     rule_sets.begin(settings, txn, topic.silver, rules)
     if new.sums["quarantined"]:
-        _append(new.quarantined, settings, topic.quarantine, txn, new.sums["quarantined"], new.are_few)
+        _append(new.quarantined, settings, topic.quarantine, txn, new.sums["quarantined"])
     sinks.merge_changes(new.changes, settings, topic.silver, txn, are_few=new.are_few)
     return _Taken(new.first, new.sums, None)
 
 
-def _append(rows: DataFrame | pa.Table, settings: Settings, table: tables.Table, txn: Txn, count: int, are_few: bool) -> None:
-    """Append rows (`count` of them): in memory where they are few, else by Spark in files of a good size."""
+def _late_rows(spark: SparkSession, first: DataFrame | pa.Table, watermarks: list[tuple[int, datetime]]) -> DataFrame | pa.Table:
+    if isinstance(first, DataFrame):
+        return events.late_rows(first, watermarks, spark)
+    return events.late_rows(in_memory(spark, first), watermarks, spark).toArrow()
+
+
+def _append(rows: DataFrame | pa.Table, settings: Settings, table: tables.Table, txn: Txn, count: int) -> None:
+    """Append rows (`count` of them): without Spark where they are held in memory, else by Spark in files of a good size."""
     if isinstance(rows, pa.Table):
-        few_rows.append_batches(rows, settings, table, txn)
-    elif are_few:
-        sinks.append_few(rows, settings, table, txn)
+        ordered = rows.sort_by([(name, "ascending") for name in tables.ARRIVAL])
+        few_rows.append_batches(ordered, settings, table, txn)
     else:
         sinks.append_batches(sinks.in_order(rows, tables.ARRIVAL, count), settings, table, txn)
 

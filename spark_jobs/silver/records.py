@@ -33,6 +33,17 @@ def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     return judge(parsed, rules).withColumn("detail", detail(rules, topic.names))
 
 
+def outcome_columns(judged: DataFrame, topic: Topic, *others: str) -> DataFrame:
+    """Judged rows with the columns of `typed` where they are valid, else with key, value and detail; and with some other columns."""
+    return judged.select(
+        *(F.when(is_valid(), column).alias(name) for name, column in typed(topic).items()),
+        *(F.when(~is_valid(), F.col(name)).alias(name) for name in ("key", "value", "detail")),
+        "broken_rules",
+        *ARRIVAL,
+        *others,
+    )
+
+
 def valid_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
     """The bronze rows that keep all rules, as `type_records` gives them. The others do not come out."""
     return type_records(judge_records(bronze, topic, rules).where(is_valid()), topic)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, functions as F
 
@@ -19,8 +20,8 @@ _AGAIN_SECONDS = 60.0  # before a process asks again for a schema by which nothi
 _refused: dict[tuple[str, int], float] = {}
 
 
-def learn(settings: Settings, topic: Topic, rows: DataFrame) -> None:
-    """Put on record the schemas that values of some rows (`value`) name, where a registry is set and knows them.
+def learn(settings: Settings, topic: Topic, read: Callable[[], DataFrame]) -> None:
+    """Put on record the schemas that values of some rows (`value`) name, where a registry is set and knows them. Else no row is read.
 
     A schema that the registry does not know, or by which no value can be read, is not recorded: its records go to quarantine. Raises
     LedgerError where the registry does not answer.
@@ -29,7 +30,7 @@ def learn(settings: Settings, topic: Topic, rows: DataFrame) -> None:
     if url is None:
         return
     known, now = {schema.id for schema in rule_sets.schemas(settings, topic.name)}, time.monotonic()
-    unknown = [number for number in _named(rows) if number not in known and _refused.get((url, number), 0.0) <= now]
+    unknown = [number for number in _named(read()) if number not in known and _refused.get((url, number), 0.0) <= now]
     if not unknown:
         return
     from spark_jobs.kafka.schema_registry import Registry  # half a second of imports

@@ -100,3 +100,10 @@ def assert_equal(actual: dict[str, Found], expected: dict[str, Found]) -> None:
         assert rows, name
         different = {"missing": (rows - actual[name]).most_common(3), "extra": (actual[name] - rows).most_common(3)}
         assert different == {"missing": [], "extra": []}, name
+
+
+def executions(spark: SparkSession) -> int:
+    """How many SQL executions the context has had."""
+    java: Any = spark._jsparkSession
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    return int(java.sharedState().statusStore().executionsList().last().executionId())

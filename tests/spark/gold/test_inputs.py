@@ -21,7 +21,7 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, of_customers, silver_rows
 from tests.support.frames import assert_same, at, frame
 from tests.support.gold_model import model
-from tests.support.lake import assert_equal, gold_of
+from tests.support.lake import assert_equal, executions, gold_of
 
 pytestmark = pytest.mark.spark
 
@@ -204,10 +204,3 @@ def test_gold_is_the_same_in_memory_and_by_spark(
 
 def protocol(settings: Settings, table: tables.Table) -> Any:
     return DeltaTable(str(table.path(settings))).protocol()
-
-
-def executions(spark: SparkSession) -> int:
-    """How many SQL executions the context has had."""
-    java: Any = spark._jsparkSession
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    return int(java.sharedState().statusStore().executionsList().last().executionId())
