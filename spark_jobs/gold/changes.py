@@ -15,7 +15,8 @@ from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings
 
-MOST_HELD = 20_000
+MOST_HELD = 20_000  # rows of a feed in memory
+MOST_NEAR = 200_000  # rows of a feed whose neighbours in most tables, and what changes of these, fit into memory
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Change:
     """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
 
     Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
-    None: they may be anywhere. `is_small`: each task can hold them.
+    None: they may be anywhere. `is_small`: each task can hold them. `touches_few`: what it changes of most tables fits into memory.
     """
 
     images: DataFrame
@@ -31,6 +32,7 @@ class Change:
     is_in_place: bool
     hours: tuple[int, ...] | None = None
     is_small: bool = False
+    touches_few: bool = False
 
     @property
     def only_added(self) -> bool:
@@ -82,10 +84,16 @@ class Changes:
         """Whether each task can hold them."""
         return self.count <= MOST_HELD
 
+    @property
+    def touches_few(self) -> bool:
+        """Whether what they change of most tables fits into memory."""
+        return self.count <= MOST_NEAR
+
     def after(self, version: int) -> Change:
         """What happened after a version."""
         images, is_in_place = self.feed.where(F.col("_commit_version") > version), version < self.last_in_place
-        return Change(images, present_rows(images) if is_in_place else images, is_in_place, self.hours, self.is_small)
+        rows = present_rows(images) if is_in_place else images
+        return Change(images, rows, is_in_place, self.hours, self.is_small, self.touches_few)
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ class Versions:
         """The transactions of these keys; of those that look up the version that is valid then (`is_temporal`), from these times on."""
         if is_temporal and self.first is None:
             rows = inputs.silver().limit(0)
-            return Change(rows, rows, is_in_place=False, hours=(), is_small=True)
+            return Change(rows, rows, is_in_place=False, hours=(), is_small=True, touches_few=True)
         silver = inputs.silver(ranges.since("event_at", self.first) if is_temporal and self.first is not None else ALL)
         since = F.broadcast(self.since) if self.are_few else self.since
         is_touched = (F.col("event_at") >= F.col("_since")) if is_temporal else F.lit(True)
@@ -153,6 +161,7 @@ class Versions:
             is_in_place=False,
             hours=None if few is None else _hours_of(few),
             is_small=few is not None,
+            touches_few=few is not None,
         )
 
 

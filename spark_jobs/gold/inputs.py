@@ -45,8 +45,8 @@ def silver_in_time(settings: Settings, application: str, version: int) -> Source
     return Source(tables.SILVER_TRANSACTIONS, version)
 
 
-def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_small: bool) -> Inputs:
-    """Tables as they are now, but for silver.transactions, which is read where `silver` says; of a small change in memory."""
+def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, touches_few: bool) -> Inputs:
+    """Tables as they are now, but for silver.transactions, which is read where `silver` says; in memory, if few are touched."""
 
     def source_of(table: Table) -> Source:
         return silver if table == tables.SILVER_TRANSACTIONS else Source(table)
@@ -64,7 +64,7 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, is_s
         return None if found is None else in_memory(spark, found)
 
     given = Inputs(read, settings.large_credit, groups=groups, span=partial(few_rows.span, settings))
-    return replace(given, few=read_few, hold=lambda rows: hold(rows)[0]) if is_small else given
+    return replace(given, few=read_few, hold=lambda rows: hold(rows)[0]) if touches_few else given
 
 
 def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:

@@ -76,7 +76,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
             if done is None or done < changes.last:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
                 silver = inputs.silver_in_time(settings, application, changes.last)
-                given = inputs.open_inputs(session, settings, silver, is_small=changes.is_small)
+                given = inputs.open_inputs(session, settings, silver, touches_few=changes.touches_few)
                 with sinks.configured(session, inputs.SMALL_PLANS if changes.is_small else {}):
                     _take(change, given, settings, table, Txn(application, changes.last))
 
@@ -104,12 +104,12 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
         return
     is_small = count <= MOST_HELD
     source = inputs.Source(tables.SILVER_TRANSACTIONS, txn.version)
-    cuts = () if is_small else sinks.cut_days(inputs.open_inputs(spark, settings, source, is_small=False).silver(), "event_on")
+    cuts = () if is_small else sinks.cut_days(inputs.open_inputs(spark, settings, source, touches_few=False).silver(), "event_on")
 
     def make(table: GoldTable, session: SparkSession) -> None:
         if (applied(settings, table, txn.application) or -1) >= txn.version:
             return
-        given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, *txn), is_small=is_small)
+        given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, *txn), touches_few=is_small)
         with sinks.configured(session, inputs.SMALL_PLANS if is_small else inputs.LARGE_PLANS):
             whole = table.strategy.whole(table, given).select(*table.columns)
             if control.count(table.open(settings)):
@@ -137,7 +137,8 @@ def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, t
     strategy = table.strategy
     if change.only_added and isinstance(strategy, Rows):
         new = strategy.made(change, given)
-        sinks.append_rows(new, settings, table, txn, are_few=change.is_small)
+        are_few = change.is_small or (change.touches_few and strategy.near is None)  # others have a part in each of them
+        sinks.append_rows(new, settings, table, txn, are_few=are_few)
     elif change.only_added and isinstance(strategy, Windows | Keys) and strategy.adds:
         sums = strategy.make(change.rows, given) if isinstance(strategy, Windows) else strategy.make(change.rows)
         if (few := sinks.collect_few(sums)) is None:
@@ -162,7 +163,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
             few_rows.note_applied(settings, table, txn)
             return versions.last
         session = feed.rows.sparkSession
-        given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, gold, done), is_small=versions.are_few)
+        given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, gold, done), touches_few=versions.are_few)
         with sinks.configured(session, inputs.SMALL_PLANS if versions.are_few else {}):
             change = versions.change(given, is_temporal=table.is_temporal)
             if table.is_temporal and change.hours == ():
@@ -179,7 +180,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
 
 def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
     present, wanted = (part.select(*table.columns) for part in table.strategy.parts(table, change, given))
-    sinks.merge_parts(present, wanted, settings, table, txn, are_few=change.is_small)
+    sinks.merge_parts(present, wanted, settings, table, txn, are_few=change.touches_few)
 
 
 def _follow(

@@ -34,7 +34,7 @@ def rebuild_gold(
     changed, one_at_a_time = dict[Table, int](), Lock()
 
     def rebuild(table: GoldTable, session: SparkSession) -> None:
-        given = inputs.open_inputs(session, settings, source, is_small=False)
+        given = inputs.open_inputs(session, settings, source, touches_few=False)
         difference = sinks.changes_of(table, *table.strategy.parts(table, Range(start, end, given.silver()), given))
         if count := difference.count():
             with one_at_a_time:

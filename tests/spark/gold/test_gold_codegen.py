@@ -47,6 +47,6 @@ def test_what_amends_district_minutes_compiles(spark: SparkSession, lake: Settin
     change = Change(silver, silver, is_in_place=False, hours=tuple(hours), is_small=True)
     with sinks.configured(spark, STRICT):
         present, wanted = table.strategy.parts(
-            table, change, inputs.open_inputs(spark, lake, inputs.Source(SILVER_TRANSACTIONS), is_small=False)
+            table, change, inputs.open_inputs(spark, lake, inputs.Source(SILVER_TRANSACTIONS), touches_few=False)
         )
         assert sinks.changes_of(table, present, wanted).count() > 0
