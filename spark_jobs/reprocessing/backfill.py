@@ -19,11 +19,12 @@ from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, 
 from spark_jobs.control.unfinished import Finisher
 from spark_jobs.control.verdicts import closed_verdicts
 from spark_jobs.gold import job as gold
-from spark_jobs.lake import leases, sources, tables
+from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topics import EVENTS, TOPICS, VERSIONS
 from spark_jobs.lake.versions import rows_written
 from spark_jobs.releases import catalogues, gates, releases, rollback
+from spark_jobs.reprocessing import reads
 from spark_jobs.reprocessing.gold_range import APPLICATION as GOLD_APPLICATION, rebuild_gold
 from spark_jobs.reprocessing.silver_range import APPLICATION as SILVER_APPLICATION, Rebuilt, Staged, rebuild_silver, stage
 from spark_jobs.runtime import progress, storage
@@ -63,7 +64,7 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
     """
     for topic in TOPICS:
         if topic.quarantine.exists(settings):
-            wire_schemas.learn(settings, topic, partial(sources.read_table, spark, settings, topic.quarantine))
+            wire_schemas.learn(settings, topic, partial(reads.read_table, spark, settings, topic.quarantine))
     rules = {topic.name: rule_sets.present(settings, topic.name).version for topic in TOPICS}
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
         backfill = backfills.find_or_start(settings, request.start, request.end, request.tables, rules, run_id)

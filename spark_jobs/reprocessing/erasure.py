@@ -21,13 +21,13 @@ from spark_jobs.control import corrections, redrives, rule_sets
 from spark_jobs.control.corrections import PLACE, PLACE_DDL
 from spark_jobs.control.erasures import Place, Plan
 from spark_jobs.gold import job as gold
-from spark_jobs.lake import few_rows, leases, purge, sinks, sources, tables
+from spark_jobs.lake import few_rows, leases, purge, sinks, tables
 from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import BACKFILLS, BATCHES, CORRECTIONS, FOLLOWERS, REDRIVES, Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.lake.txn import Txn
-from spark_jobs.reprocessing import rejudge
+from spark_jobs.reprocessing import reads, rejudge
 from spark_jobs.reprocessing.rejudge import Rejudged
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -59,7 +59,7 @@ def make_plan(spark: SparkSession, settings: Settings, erasure_id: str, customer
     values: set[str] = set()
     ids: set[str] = set()
     for topic in TOPICS:
-        rows = sources.read_table(spark, settings, topic.bronze).where(F.length("value") > 0)
+        rows = reads.read_table(spark, settings, topic.bronze).where(F.length("value") > 0)
         rows = rows.withColumn("_raw", F.col("value")).withColumn("value", decoded("value", by_topic[topic.name]))
         own = rows.where(_names(customer, named.pattern, is_key=topic.name == _PERSONS))
         own = own.unionByName(recompute.within(rows, by_correction)).dropDuplicates(PLACE)
@@ -105,10 +105,10 @@ def erase(spark: SparkSession, settings: Settings, plan: Plan, run_id: str) -> N
 
 def others_values(spark: SparkSession, settings: Settings, plan: Plan) -> set[str]:
     """Which values and ids of a plan silver still holds, because they are also another person's: these prove nothing."""
-    customers = sources.read_table(spark, settings, tables.SILVER_CUSTOMERS)
+    customers = reads.read_table(spark, settings, tables.SILVER_CUSTOMERS)
     held = customers.select(F.explode(F.array("social", "full_name", "phone", "email", "address1", "address2")).alias("value"))
     for table in (tables.SILVER_TRANSACTIONS, tables.TRANSACTIONS_DUPLICATES):
-        held = held.union(sources.read_table(spark, settings, table).select("transaction_id"))
+        held = held.union(reads.read_table(spark, settings, table).select("transaction_id"))
     wanted = spark.createDataFrame([(value,) for value in [*plan.values, *plan.ids]], "value string")
     return {row["value"] for row in held.join(wanted, on="value", how="left_semi").distinct().collect()}
 
@@ -142,7 +142,7 @@ def _empty(spark: SparkSession, settings: Settings, bronze: Table, places: DataF
 def _bring_silver(spark: SparkSession, settings: Settings, topic: Topic, places: DataFrame) -> None:
     """Judge emptied records again, as far as silver has taken them, and bring silver to it."""
     done = control.silver_batch(settings, topic.name)
-    bronze = recompute.within(sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= done), places).transform(kept)
+    bronze = recompute.within(reads.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= done), places).transform(kept)
     count, since = bronze.agg(F.count("*"), F.min("_batch")).collect()[0]
     if not count:
         return

@@ -12,8 +12,9 @@ from expectations.row_rules import RuleSet
 from spark_jobs import control
 from spark_jobs.control import corrections
 from spark_jobs.control.corrections import PLACE, PLACE_DDL
-from spark_jobs.lake import sources, tables
+from spark_jobs.lake import tables
 from spark_jobs.lake.topic import ARRIVAL, Topic
+from spark_jobs.reprocessing import reads
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -46,9 +47,9 @@ def unsettled(spark: SparkSession, settings: Settings, topic: Topic, rules: Rule
 
     A process that died after it had put them in their places has left them so.
     """
-    redrives = sources.read_table(spark, settings, tables.REDRIVES).where(F.col("table") == topic.silver.name).groupBy(*PLACE)
+    redrives = reads.read_table(spark, settings, tables.REDRIVES).where(F.col("table") == topic.silver.name).groupBy(*PLACE)
     last = redrives.agg(F.max_by("rules_version", "redriven_at").alias("_rules"), F.max("redriven_at").alias("_at"))
-    given = sources.read_table(spark, settings, tables.CORRECTIONS).groupBy(*PLACE).agg(F.max("corrected_at").alias("_given_at"))
+    given = reads.read_table(spark, settings, tables.CORRECTIONS).groupBy(*PLACE).agg(F.max("corrected_at").alias("_given_at"))
     is_settled = (F.col("_rules") == rules.version) & (F.col("_at") >= F.coalesce("_given_at", "_at"))
     return last.join(given, on=PLACE, how="full_outer").where(~F.coalesce(is_settled, F.lit(False))).select(*PLACE)
 

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from spark_jobs import control
 from spark_jobs.control import corrections, redrives, rule_sets
 from spark_jobs.control.corrections import PLACE, PLACE_DDL
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
-from spark_jobs.reprocessing import outcomes, rejudge
+from spark_jobs.reprocessing import outcomes, reads, rejudge
 from spark_jobs.reprocessing.redrive_plan import Plan
 from spark_jobs.reprocessing.rejudge import Changes, Rejudged
 from spark_jobs.runtime import progress
@@ -76,7 +76,7 @@ def _select_rows(spark: SparkSession, settings: Settings, topic: Topic, plan: Pl
     """The quarantined rows that are judged again, with those that a re-drive which died halfway has put in place already."""
 
     def read(table: Table) -> DataFrame:
-        return sources.read_table(spark, settings, table)
+        return reads.read_table(spark, settings, table)
 
     quarantine = read(topic.quarantine)
     places = spark.createDataFrame([each.place for each in plan.corrections], PLACE_DDL)

@@ -12,10 +12,11 @@ from expectations.wire_format import WireSchema
 from spark_jobs import control
 from spark_jobs.control import corrections, rule_sets
 from spark_jobs.control.corrections import PLACE
-from spark_jobs.lake import sinks, sources
+from spark_jobs.lake import sinks
 from spark_jobs.lake.kept import kept
 from spark_jobs.lake.table import Table
 from spark_jobs.lake.topic import Topic
+from spark_jobs.reprocessing import reads
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import history, recompute
 from spark_jobs.silver.judge import is_valid
@@ -37,7 +38,7 @@ class Rejudged:
 
     def read(self, table: Table) -> DataFrame:
         """A table as it is now."""
-        return sources.read_table(self.spark, self.settings, table)
+        return reads.read_table(self.spark, self.settings, table)
 
     @property
     def schemas(self) -> tuple[WireSchema, ...]:

@@ -23,7 +23,7 @@ from spark_jobs.lake.kept import kept
 from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, LAYERS, Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
-from spark_jobs.reprocessing import outcomes, rejudge
+from spark_jobs.reprocessing import outcomes, reads, rejudge
 from spark_jobs.reprocessing.rejudge import Rejudged
 from spark_jobs.runtime import storage
 from spark_jobs.runtime.settings import Settings
@@ -77,7 +77,7 @@ def stage(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet,
     """
     storage.remove(folder)
     last, given = control.last_batch(settings, "silver", topic.silver.name), _corrections(settings)
-    bronze = sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last)
+    bronze = reads.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last)
     judged = _judge(spark, settings, topic, rules, bronze, sources.between("_at", start, end))
     judged.write.parquet(str(folder))
     return Staged(topic, rules, folder, last, given, judged.schema)
@@ -114,7 +114,7 @@ class _Rebuild:
         return self.staged.topic
 
     def read(self, table: Table) -> DataFrame:
-        return sources.read_table(self.spark, self.settings, table)
+        return reads.read_table(self.spark, self.settings, table)
 
     def run(self, run_id: str, on_write: Callable[[datetime | None], None] | None) -> Rebuilt:
         staged = self.staged.rows(self.spark).where(sources.between("_at", self.start, self.end))
