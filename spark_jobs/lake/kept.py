@@ -11,7 +11,7 @@ _MOST_BROADCAST = 10 * 2**20  # bytes, as Spark's own choice is
 
 def in_memory(spark: "SparkSession", rows: "pa.Table") -> "DataFrame":
     """Rows that this process holds, for Spark: as Arrow has them (session.py), so it has to be told that a join can broadcast them."""
-    found = spark.createDataFrame(rows)
+    found = spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table())  # Spark refuses columns without any chunk
     return found.hint("broadcast") if rows.nbytes <= _MOST_BROADCAST else found
 
 

@@ -16,6 +16,7 @@ from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.lake import few_rows, leases, ranges
+from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
@@ -195,20 +196,27 @@ def collect_few(rows: DataFrame, most: int | None = None) -> pa.Table | None:
 
 
 def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn, *, are_few: bool = False) -> None:
-    """Write a `difference`. Of a gold table, for which it was kept, no more is read than the hours, or days, of the rows that change.
+    """Write a `difference` that was kept. Of a gold table no more is read than the hours, or days, of the rows that change.
 
-    `are_few` says that the rows fit into memory, where the caller knows.
+    `are_few` says that the rows fit into memory, where the caller knows; then they need not have been kept.
     """
     numbers: Sequence[int] = ()
-    if table.layer == "gold" and not are_few:
+    if not are_few:
         time = merge_time(table)
         times = F.collect_set(ranges.number(time, ranges.unit_of(time))) if time else F.array()
-        found = changed.agg(F.count("*").alias("count"), times.alias("numbers")).collect()[0]
-        are_few, numbers = found["count"] <= few_rows.MOST_ROWS, found["numbers"]
+        found = changed.agg(F.count("*").alias("count"), times.alias("numbers"), _text_bytes(table).alias("bytes")).collect()[0]
+        are_few, numbers = found["count"] <= few_rows.MOST_ROWS and found["bytes"] <= few_rows.MOST_BYTES, found["numbers"]
     if are_few:
         merge_few(changed.toArrow(), changed.sparkSession, settings, table, txn, deletes_where="s._is_gone")
     else:
         merge_rows(changed, settings, table, txn, on=merge_keys(table), deletes_where="s._is_gone", within=_within(table, numbers))
+
+
+def _text_bytes(table: Table) -> Column:
+    """How many bytes the texts of rows of a table have: records of many megabytes are among those of silver."""
+    texts = [name for name, kind, _ in parse_columns(table.ddl) if kind in ("string", "binary")]
+    of_row = reduce(Column.__add__, (F.coalesce(F.octet_length(name), F.lit(0)) for name in texts), F.lit(0).cast("bigint"))
+    return F.coalesce(F.sum(of_row), F.lit(0))
 
 
 def merge_few(

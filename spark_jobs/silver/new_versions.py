@@ -158,6 +158,6 @@ def _new_versions(
         first=facts["first"],
         sums={name: facts[name] for name in ("input", "quarantined")} | {name: sums[outcome] for name, outcome in _OUTCOMES.items()},
         quarantined=broken,
-        changes=sinks.difference(present, wanted, on=topic.silver.keys),
+        changes=sinks.difference(present, wanted, on=topic.silver.keys) if are_few else sinks.changes_of(topic.silver, present, wanted),
         are_few=are_few,
     )

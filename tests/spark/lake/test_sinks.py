@@ -96,6 +96,22 @@ def test_what_differs_is_written_and_what_is_gone_is_deleted(spark: SparkSession
     assert rows_written(SUMS.path(home), 1, ["job"]) == 4
 
 
+@pytest.mark.parametrize(("most", "note", "by"), [(3, "x", "delta-rs"), (1, "x", "Spark"), (3, "x" * 5000, "Spark")])
+def test_changes_that_fit_into_memory_are_merged_there(
+    spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, most: int, note: str, by: str
+) -> None:
+    """By the number of rows, and by the length of their texts."""
+    monkeypatch.setattr(few_rows, "MOST_ROWS", most)
+    monkeypatch.setattr(few_rows, "MOST_BYTES", 4_000)
+    table = replace(SUMS, name="silver.sums")
+    ensure_tables(home, [table])
+    before, after = (frame(spark, SUMS.ddl, rows) for rows in ([("a", 1, None), ("b", 1, None)], [("a", 1, note), ("c", 1, None)]))
+    sinks.merge_rows(before, home, table, Txn("job", 1), on=table.keys)
+    sinks.merge_changes(sinks.changes_of(table, before, after), home, table, Txn("job", 2))
+    assert_same(sources.read_table(spark, home, table), after)
+    assert by in DeltaTable(str(table.path(home))).history(1)[0].get("engineInfo", "delta-rs")
+
+
 def test_a_table_that_does_not_change_notes_how_far_it_has_come(spark: SparkSession, home: Settings) -> None:
     """In a commit without rows, also where rows are marked as removed."""
     marked = replace(SUMS, name="gold.marked")

@@ -17,13 +17,13 @@ from spark_jobs.control import backfills, corrections, rule_sets, scope
 from spark_jobs.control.corrections import Correction
 from spark_jobs.control.unfinished import Finisher
 from spark_jobs.gold import job as gold
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.lake.topics import TOPICS
-from spark_jobs.reprocessing import backfill, outcomes
+from spark_jobs.reprocessing import backfill
 from spark_jobs.reprocessing.backfill import Request
 from spark_jobs.reprocessing.silver_range import rebuild_silver, stage
 from tests.spark.reprocessing.test_backfill import Killed, Lake, at, killed_at
-from tests.support import lake, oracle, redrive_cases as cases
+from tests.support import kill_points, lake, oracle, redrive_cases as cases
 
 pytestmark = pytest.mark.spark
 
@@ -37,11 +37,11 @@ class Judged(Lake):
 
     rules: Path
 
-    def die(self, spark: SparkSession, module: Any, point: str) -> None:
+    def die(self, spark: SparkSession, point: str) -> None:
         """A backfill of the range by the rules in force dies at a point."""
         rule_sets.register(self.settings, lake.BRONZE)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "kill_point", killed_at(point))
+            kill_points.reach(patch, killed_at(point))
             with pytest.raises(Killed):
                 backfill.run(spark, self.settings, Request(*RANGE, ONLY), "dies")
 
@@ -101,7 +101,7 @@ def test_a_step_that_died_after_its_last_write_of_silver_is_recorded_with_what_i
     staged = stage(spark, settings, TOPICS[0], read_rules("transactions"), *RANGE, settings.home / "staged")
     planned = rebuild_silver(spark, settings, staged, *RANGE, "none", None).changed
     assert {table.name for table in planned} >= {"silver.transactions", "silver.transactions_quarantine", "silver.transactions_late"}
-    own.die(spark, outcomes, "before redrives of silver.transactions")
+    own.die(spark, "before redrives of silver.transactions")
     done = own.end(spark)
 
     own.judge_newer(2, 150.5, ONLY)
@@ -120,7 +120,7 @@ def test_a_step_that_died_after_its_last_write_of_silver_is_recorded_with_what_i
 
 def test_a_step_that_died_is_ended_by_the_rules_that_it_was_begun_with(spark: SparkSession, own: Judged) -> None:
     """Other rules came in force meanwhile. The record says by which the step was judged."""
-    own.die(spark, sinks, "after silver.transactions")
+    own.die(spark, "after silver.transactions")
     cases.write_rules(own.rules, older=True)
     try:
         done = own.end(spark)

@@ -133,6 +133,18 @@ def test_duplicates_of_history_are_found_by_the_index_and_told_by_their_ids(
     assert executions(spark) - before <= 3, "judge, compare with the known rows, list the late ones"
 
 
+def test_new_rows_of_which_none_is_valid_go_to_quarantine(spark: SparkSession, all_done: Settings, tmp_path: Path) -> None:
+    home = copied(all_done, tmp_path / "home")
+    topics = ("transactions", "customers", "accounts")
+    for topic in topics:
+        arrive(home, topic, 4, [(b"nobody", b"{")])
+    before = silver_of(home)
+    run_silver(spark, home)
+    after = silver_of(home)
+    grown = [name for name, rows in after.items() if len(rows) != len(before[name])]
+    assert sorted(grown) == ["control.batches", *(f"silver.{topic}_quarantine" for topic in sorted(topics))]
+
+
 def test_an_index_that_is_gone_is_rebuilt_and_a_new_generation_starts_where_silver_stands(
     spark: SparkSession, all_done: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
