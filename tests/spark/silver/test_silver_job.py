@@ -133,7 +133,7 @@ def test_duplicates_of_history_are_found_by_the_index_and_told_by_their_ids(
     assert executions(spark) - before <= 3, "judge, compare with the known rows, list the late ones"
 
 
-def test_new_rows_of_which_none_is_valid_go_to_quarantine(spark: SparkSession, all_done: Settings, tmp_path: Path) -> None:
+def test_new_rows_of_which_none_is_valid_or_none_is_new(spark: SparkSession, all_done: Settings, tmp_path: Path) -> None:
     home = copied(all_done, tmp_path / "home")
     topics = ("transactions", "customers", "accounts")
     for topic in topics:
@@ -143,6 +143,10 @@ def test_new_rows_of_which_none_is_valid_go_to_quarantine(spark: SparkSession, a
     after = silver_of(home)
     grown = [name for name, rows in after.items() if len(rows) != len(before[name])]
     assert sorted(grown) == ["control.batches", *(f"silver.{topic}_quarantine" for topic in sorted(topics))]
+    arrive(home, "transactions", 5, [transaction("T5", 5)])  # known, and behind the watermark
+    run_silver(spark, home)
+    last = silver_of(home)
+    assert [name for name, rows in last.items() if len(rows) != len(after[name])] == ["silver.transactions_duplicates", "control.batches"]
 
 
 def test_an_index_that_is_gone_is_rebuilt_and_a_new_generation_starts_where_silver_stands(
