@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import control
 from spark_jobs.control.matching import find_rows
-from spark_jobs.gold.strategies import ALL, Inputs, Sql
+from spark_jobs.gold.strategies import Inputs, Sql
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
 from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import Table
@@ -75,9 +75,6 @@ def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
 
 def rows_where(settings: Settings, source: Source, table: Table, where: str) -> pa.Table | None:
     """The columns of `table` of the rows of a source that meet a condition of ranges.py; None where they are many."""
-    delta = source.table.open(settings, source.version)
-    if where == ALL and sum(pa.table(delta.get_add_actions()).column("num_records").to_pylist()) > few_rows.MOST_ROWS:
-        return None
     condition = ranges.to_datafusion(where)
     return find_rows(settings, source.table, table.columns, None, condition, version=source.version, most=few_rows.MOST_ROWS)
 
