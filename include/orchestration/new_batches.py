@@ -28,6 +28,10 @@ class Pace:
     def __init__(self) -> None:
         self._at, self._release = float("-inf"), -1
 
+    def rests(self, now: float) -> bool:
+        """Whether, at a time in seconds, no event may follow yet, whatever is due."""
+        return now - self._at < _LEAST_SECONDS
+
     def allows(self, release: int, now: float) -> bool:
         """Whether an event may follow the last one, at a time in seconds: soon after a new release, later without one."""
         return now - self._at >= (_LEAST_SECONDS if release != self._release else _RETRY_SECONDS)
@@ -51,13 +55,16 @@ class NewBatchesTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check once a second, for ever."""
-        pace = Pace()
+        """Check once a second, for ever; while the run of the last event is under way, only whether it still is."""
+        pace, is_under_way = Pace(), False
         while True:
             try:
-                work = await asyncio.to_thread(due_work, read_settings(), datetime.now(UTC))
+                if is_under_way and not pace.rests(time.monotonic()):
+                    is_under_way = bool(await _count_active_runs())
+                work = None if is_under_way else await asyncio.to_thread(due_work, read_settings(), datetime.now(UTC))
                 if work and pace.allows(work.release, time.monotonic()) and not await _count_active_runs():
                     pace.note(work.release, time.monotonic())
+                    is_under_way = True  # Airflow makes the run a moment later
                     yield TriggerEvent({"why": work.why})  # type: ignore[no-untyped-call]
             except Exception:  # a full disk, an unreadable file: log it and try again
                 self.log.exception("cannot find out whether a run of %s is due", PIPELINE_DAG)

@@ -37,6 +37,27 @@ def test_no_event_while_a_run_is_under_way_and_one_once_it_has_ended(monkeypatch
     assert next(active, None) is None
 
 
+def test_while_the_run_of_an_event_is_under_way_nobody_looks_for_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    active, asked = iter([0, 1, 1, 0, 0]), list[int]()
+
+    async def count() -> int:
+        asked.append(next(active))
+        return asked[-1]
+
+    releases = iter([7, 8])
+    monkeypatch.setattr(new_batches, "_count_active_runs", count)
+    monkeypatch.setattr(new_batches, "due_work", lambda *_: Work("new rows", next(releases)))  # a third look would raise
+    monkeypatch.setattr(new_batches, "_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(new_batches, "_LEAST_SECONDS", 0.05)
+
+    async def two_events() -> list[TriggerEvent]:
+        events = NewBatchesTrigger().run()
+        return [await anext(events), await anext(events)]
+
+    assert len(asyncio.run(asyncio.wait_for(two_events(), 10))) == 2
+    assert asked == [0, 1, 1, 0, 0]
+
+
 def test_what_cannot_be_read_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: Iterator[object] = iter([OSError("the disk is away"), Work("new rows", 7)])
 
