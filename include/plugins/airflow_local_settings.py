@@ -4,7 +4,10 @@ Nothing of ours is imported, because a fork must load a changed file. No library
 environment), so a fork of the scheduler is as safe with them as without.
 """
 
+import aiosmtplib
 import deltalake
+import openlineage.client.facet
+import openlineage.client.serde
 import psutil
 import pyarrow.compute
 import pyarrow.dataset
@@ -12,4 +15,4 @@ import requests
 
 __all__: list[str] = []  # no setting of Airflow is overridden
 
-_LIBRARIES = (deltalake, psutil, pyarrow.compute, pyarrow.dataset, requests)
+_LIBRARIES = (aiosmtplib, deltalake, openlineage.client, psutil, pyarrow.compute, pyarrow.dataset, requests)
