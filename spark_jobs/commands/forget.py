@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.commands.preconditions import BACKFILL, LIVE_RESET, REDRIVE, ROLL_BACK, SILVER, Wants, ready
+from spark_jobs.commands.preconditions import BACKFILL, LIVE_RESET, REDRIVE, ROLL_BACK, SILVER, Wants, ready, warehouse_session
 from spark_jobs.control import erasures
 from spark_jobs.control.erasures import Plan
 from spark_jobs.lake import file_search, leases, purge, tables
 from spark_jobs.live import places
 from spark_jobs.releases import withdrawal
-from spark_jobs.runtime import progress, scratch, session, storage
+from spark_jobs.runtime import progress, scratch, storage
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -42,7 +42,7 @@ def run_forget(settings: Settings, options: argparse.Namespace) -> None:
         return
     wants = Wants((ROLL_BACK, BACKFILL, REDRIVE, SILVER, LIVE_RESET), tables=_TABLES)
     with ready(settings, options, wants, _LEASED):
-        spark = session.start_session(settings, "ledger forget")
+        spark = warehouse_session(settings, "ledger forget")
         plan = erasures.unfinished(settings) or _begin(spark, settings, options)
         if not plan.is_erased:
             _erase(spark, settings, plan, options.run_id)
@@ -86,7 +86,7 @@ def _begin(spark: "SparkSession", settings: Settings, options: argparse.Namespac
 def _tell(settings: Settings, options: argparse.Namespace) -> None:
     from spark_jobs.reprocessing import erasure
 
-    spark = session.start_session(settings, "ledger forget, dry run")
+    spark = warehouse_session(settings, "ledger forget, dry run")
     plan = erasure.make_plan(spark, settings, options.run_id, options.customer, options.who, options.why)
     sys.stdout.write(f"records that it would empty: {erasure.count_by_topic(plan)}\n")
 

@@ -5,8 +5,7 @@ import logging
 import uuid
 from datetime import UTC, datetime
 
-from spark_jobs import control
-from spark_jobs.commands.preconditions import REDRIVE, Wants, ready
+from spark_jobs.commands.preconditions import REDRIVE, Wants, ready, warehouse_session
 from spark_jobs.lake import leases, tables
 from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
@@ -27,8 +26,7 @@ def run_audit(settings: Settings, options: argparse.Namespace) -> None:
     else:
         log.info("audit: nothing to compare, silver has taken no batch yet")
         return
-    spark = session.start_session(settings, "ledger audit", new_rows=control.count(tables.BRONZE_TRANSACTIONS.open(settings)))
-    job.run(spark, settings, audited, options.run_id)
+    job.run(warehouse_session(settings, "ledger audit"), settings, audited, options.run_id)
 
 
 def run_explain(settings: Settings, options: argparse.Namespace) -> None:

@@ -3,8 +3,7 @@
 import argparse
 import logging
 
-from spark_jobs import control
-from spark_jobs.commands.preconditions import BACKFILL, REDRIVE, ROLL_BACK, SILVER, Wants, ready
+from spark_jobs.commands.preconditions import BACKFILL, REDRIVE, ROLL_BACK, SILVER, Wants, ready, warehouse_session
 from spark_jobs.control import scope
 from spark_jobs.lake import leases, tables
 from spark_jobs.runtime import session, times
@@ -55,7 +54,7 @@ def run_redrive(settings: Settings, options: argparse.Namespace) -> None:
     wants = Wants((ROLL_BACK, BACKFILL, SILVER), tables=_UP_TO_SILVER, topics=_TOPICS, retained=tables.SILVER_OWNED)
     with ready(settings, options, wants, tables.SILVER_OWNED):
         plan = redrive_plan.plan(settings, options.rule, options.table, options.corrections, given, chosen)
-        redrive.run(session.start_session(settings, "ledger redrive"), settings, plan, options.run_id)
+        redrive.run(warehouse_session(settings, "ledger redrive"), settings, plan, options.run_id)
 
 
 def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
@@ -66,9 +65,8 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
 
         request = backfill.Request(start, end, tuple(dict.fromkeys(options.tables)), options.step_rows, options.publish)
         if options.dry_run:
-            dry_run.run(settings, request, lambda: session.start_session(settings, "ledger backfill, dry run"))
+            dry_run.run(settings, request, lambda: warehouse_session(settings, "ledger backfill, dry run"))
             return
         with ready(settings, options, Wants((ROLL_BACK, BACKFILL, REDRIVE), tables=_ALL, topics=_TOPICS), backfill.LEASED):
             pass  # each step takes these leases again
-        spark = session.start_session(settings, "ledger backfill", new_rows=control.count(tables.BRONZE_TRANSACTIONS.open(settings)))
-        backfill.run(spark, settings, request, options.run_id)
+        backfill.run(warehouse_session(settings, "ledger backfill"), settings, request, options.run_id)

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from spark_jobs import control
 from spark_jobs.commands.arguments import is_trial
 from spark_jobs.control import backfills, erasures, redrives, rule_sets, scope, unfinished
 from spark_jobs.control.unfinished import Finisher, Unfinished
@@ -16,9 +17,13 @@ from spark_jobs.runtime import private, session
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 T = TypeVar("T")
 _READING = ("explain", "export", "state", "example")  # they write no table
 _LIVE = ("live", "upgrade", "savepoint")
+_FEW_ROWS = 20_000  # of bronze; of 37,000 an audit takes as long either way
 
 
 def _finish_backfill(settings: Settings, by: Finisher) -> None:
@@ -73,6 +78,16 @@ class Wants:
     retained: Sequence[Table] = ()
 
 
+def warehouse_session(settings: Settings, name: str) -> "SparkSession":
+    """The session of a job that may read every row: its compilers and its plans fit the number of bronze's rows."""
+    rows = sum(control.count(table.open(settings)) for table in tables.BRONZE if table.exists(settings))
+    spark = session.start_session(settings, name, new_rows=rows)
+    if rows <= _FEW_ROWS:  # plans cost more than their work
+        for setting, value in (session.FEW_ROWS | {"spark.sql.shuffle.partitions": "1"}).items():
+            spark.conf.set(setting, value)
+    return spark
+
+
 @contextmanager
 def ready(
     settings: Settings, options: argparse.Namespace, wants: Wants, lock: Callable[[], AbstractContextManager[T]] | Sequence[Table] = ()
@@ -82,7 +97,7 @@ def ready(
     Raises GateClosed for a closed gate, LeaseHeld when another process holds the lock for too long, SettingsError for rules that cannot
     be used, and LedgerError for what only another command can finish.
     """
-    by = Finisher(options.run_id, lambda: session.start_session(settings, f"ledger {options.name}"))
+    by = Finisher(options.run_id, lambda: warehouse_session(settings, f"ledger {options.name}"))
     locked: Callable[[], AbstractContextManager[Any]] = lock if callable(lock) else lambda: _leases(settings, lock, options.name)
     with unfinished.lock_when_finished(settings, locked, wants.finished, by) as locked:
         if options.name != "forget":
