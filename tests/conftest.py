@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runtime.session import FEW_ROWS, java_options, s3_conf, start_session
+from spark_jobs.runtime.session import SMALL_PLANS, java_options, s3_conf, start_session
 from spark_jobs.runtime.settings import read_settings
 
 # Tests of one group run one after the other in one process; what takes longest begins first, and the tests of no group come last.
@@ -27,8 +27,7 @@ GROUPS = {  # folder -> group: the first that a test lies below
 _FIRST = ("spark", "stack", "live", "live processes", "faults", "gates", "dags")
 # These frames are small: one partition, no job for every shuffle, no generated code, which a few rows never pay back.
 # (The processes that the tests of folder `integration` start run with the settings of the jobs.)
-SMALL_FRAMES = FEW_ROWS | {
-    "spark.sql.shuffle.partitions": "1",
+SMALL_FRAMES = SMALL_PLANS | {
     "spark.databricks.delta.delta.log.cacheSize": "50",  # of 10,000: the tables of an hour of tests, with their files, fill the heap
 }
 # One JVM runs hundreds of jobs, so both compilers pay, as in an engine.

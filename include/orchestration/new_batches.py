@@ -34,7 +34,7 @@ class Pace:
 
     def allows(self, release: int, now: float) -> bool:
         """Whether an event may follow the last one, at a time in seconds: soon after a new release, later without one."""
-        return now - self._at >= (_LEAST_SECONDS if release != self._release else _RETRY_SECONDS)
+        return not self.rests(now) and (release != self._release or now - self._at >= _RETRY_SECONDS)
 
     def note(self, release: int, now: float) -> None:
         """An event goes out while this release is the newest one."""

@@ -26,7 +26,7 @@ def run_audit(settings: Settings, options: argparse.Namespace) -> None:
     else:
         log.info("audit: nothing to compare, silver has taken no batch yet")
         return
-    job.run(warehouse_session(settings, "ledger audit"), settings, audited, options.run_id)
+    job.run(warehouse_session(settings, "ledger audit", works_on_all=True), settings, audited, options.run_id)
 
 
 def run_explain(settings: Settings, options: argparse.Namespace) -> None:

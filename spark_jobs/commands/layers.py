@@ -69,4 +69,4 @@ def run_backfill(settings: Settings, options: argparse.Namespace) -> None:
             return
         with ready(settings, options, Wants((ROLL_BACK, BACKFILL, REDRIVE), tables=_ALL, topics=_TOPICS), backfill.LEASED):
             pass  # each step takes these leases again
-        backfill.run(warehouse_session(settings, "ledger backfill"), settings, request, options.run_id)
+        backfill.run(warehouse_session(settings, "ledger backfill", works_on_all=True), settings, request, options.run_id)

@@ -78,12 +78,12 @@ class Wants:
     retained: Sequence[Table] = ()
 
 
-def warehouse_session(settings: Settings, name: str) -> "SparkSession":
-    """The session of a job that may read every row: its compilers and its plans fit the number of bronze's rows."""
+def warehouse_session(settings: Settings, name: str, *, works_on_all: bool = False) -> "SparkSession":
+    """The session of a job that may read every row: its plans fit the number of bronze's rows, and its compilers, where it works on all."""
     rows = sum(control.count(table.open(settings)) for table in tables.BRONZE if table.exists(settings))
-    spark = session.start_session(settings, name, new_rows=rows)
+    spark = session.start_session(settings, name, new_rows=rows if works_on_all else 0)
     if rows <= _FEW_ROWS:  # plans cost more than their work
-        for setting, value in (session.FEW_ROWS | {"spark.sql.shuffle.partitions": "1"}).items():
+        for setting, value in session.SMALL_PLANS.items():
             spark.conf.set(setting, value)
     return spark
 

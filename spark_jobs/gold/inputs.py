@@ -15,11 +15,9 @@ from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import is_maintenance
-from spark_jobs.runtime import session
 from spark_jobs.runtime.settings import Settings
 
 LARGE_PLANS = {"spark.sql.shuffle.partitions": "4"}
-SMALL_PLANS = {"spark.sql.shuffle.partitions": "1"} | session.FEW_ROWS
 _ONE = Template("select $value from t where $where")
 _GROUPS = Template("select $columns from t where $where group by $by")
 

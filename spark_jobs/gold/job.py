@@ -25,6 +25,7 @@ from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.lake.versions import has_changes_from
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
+from spark_jobs.runtime.session import SMALL_PLANS
 from spark_jobs.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
                 silver = inputs.silver_in_time(settings, application, changes.last)
                 given = inputs.open_inputs(session, settings, silver, touches_few=changes.touches_few)
-                with sinks.configured(session, inputs.SMALL_PLANS if changes.is_small else {}):
+                with sinks.configured(session, SMALL_PLANS if changes.is_small else {}):
                     _take(change, given, settings, table, Txn(application, changes.last))
 
         try:
@@ -110,7 +111,7 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
         if (applied(settings, table, txn.application) or -1) >= txn.version:
             return
         given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, *txn), touches_few=is_small)
-        with sinks.configured(session, inputs.SMALL_PLANS if is_small else inputs.LARGE_PLANS):
+        with sinks.configured(session, SMALL_PLANS if is_small else inputs.LARGE_PLANS):
             whole = table.strategy.whole(table, given).select(*table.columns)
             if control.count(table.open(settings)):
                 sinks.merge_parts(given.table(table), whole, settings, table, txn, are_few=is_small)
@@ -164,7 +165,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
             return versions.last
         session = feed.rows.sparkSession
         given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, gold, done), touches_few=versions.are_few)
-        with sinks.configured(session, inputs.SMALL_PLANS if versions.are_few else {}):
+        with sinks.configured(session, SMALL_PLANS if versions.are_few else {}):
             change = versions.change(given, is_temporal=table.is_temporal)
             if table.is_temporal and change.hours == ():
                 few_rows.note_applied(settings, table, txn)

@@ -38,6 +38,7 @@ FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+SMALL_PLANS = FEW_ROWS | {"spark.sql.shuffle.partitions": "1"}
 # On local folders Spark's own choice runs `readlink` as a process for each file of a checkpoint, 28 times in a batch of a small query.
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 # Spark's own metrics beside its pages, at /metrics/prometheus; without the namespace every series would hold the application's id.

@@ -68,7 +68,7 @@ def running_engine(ledger: Ledger) -> Iterator[Path]:
     It compiles as a job does: in the few minutes that it lives here, the slow compiler would take more than it gives.
     """
     said = ledger.home.with_name("engine.log")
-    with ledger.running("engine --jobs 1000", output=said, JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1") as process:
+    with ledger.running("engine", output=said, JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1") as process:
         await_that(lambda: process.poll() is not None or is_running(ledger.settings))
         assert process.poll() is None, said.read_text()
         yield ENGINE.folder(ledger.settings)

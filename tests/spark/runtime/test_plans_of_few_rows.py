@@ -26,6 +26,8 @@ def test_a_small_warehouse_has_plans_without_generated_code(
     for name in session.FEW_ROWS:
         own.conf.set(name, "FALLBACK" if name.endswith("factoryMode") else "true")
 
-    assert preconditions.warehouse_session(settings, "ledger audit") is own
+    assert preconditions.warehouse_session(settings, "ledger redrive") is own
+    assert asked == {"rows": 0}  # it works on some: the slow compiler would take more than it gives
+    assert preconditions.warehouse_session(settings, "ledger audit", works_on_all=True) is own
     assert asked == {"rows": rows}
     assert all((own.conf.get(name) == value) is few for name, value in session.FEW_ROWS.items())
