@@ -1,6 +1,7 @@
 """What happened to silver.transactions since a gold table was last written: which rows came and went, and in which hours."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,11 +13,13 @@ from spark_jobs.gold.inputs import hold
 from spark_jobs.gold.strategies import ALL, HOURS_A_DAY, Inputs, Windows
 from spark_jobs.lake import few_rows, ranges, sinks, sources
 from spark_jobs.lake.kept import in_memory
+from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings
 
 MOST_HELD = 20_000  # rows of a feed in memory
 MOST_NEAR = 200_000  # rows of a feed whose neighbours in most tables, and what changes of these, fit into memory
+_MOMENT = ["customer_id", "account_id", "event_at"]
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,15 @@ class Change:
     """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
 
     Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
-    None: they may be anywhere. `is_small`: each task can hold them. `touches_few`: what it changes of most tables fits into memory.
+    None: they may be anywhere. `moments`, where they are in memory, has their customer_id, account_id and event_at, perhaps with others.
+    `is_small`: each task can hold them. `touches_few`: what it changes of most tables fits into memory.
     """
 
     images: DataFrame
     rows: DataFrame
     is_in_place: bool
     hours: tuple[int, ...] | None = None
+    moments: pa.Table | None = None
     is_small: bool = False
     touches_few: bool = False
 
@@ -39,21 +44,23 @@ class Change:
         """Whether rows only came."""
         return not self.is_in_place
 
-    def near(self, start: str, hours: int, end: str | None = None) -> str:
+    def near(self, start: str, hours: float, end: str | None = None, *, key: str | None = None) -> Where:
         """Whether a time, or the span from it to `end`, is at most so many hours from a changed row; others may be true, too."""
         if self.hours is None:
             return ALL
-        return ranges.overlap(start, end or start, ranges.around(self.hours, hours), ranges.HOUR)
+        is_wanted = self._beside(key, start, end or start, math.ceil(hours * ranges.HOUR.seconds), ranges.SECOND)
+        return ranges.near(start, end or start, self.hours, math.ceil(hours), ranges.HOUR, is_wanted)
 
     def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
         """The rows that agree with one of the other frame in its columns; that one is made of this change, and not much larger."""
         return rows.join(F.broadcast(few) if self.is_small else few, on=few.columns, how="left_semi")
 
-    def on_days(self, day: str, around: int) -> str:
+    def on_days(self, day: str, around: int, *, key: str | None = None) -> Where:
         """Whether a day (a date) is one of changed rows, or at most `around` days before or after one; others may be true, too."""
         if self.hours is None:
             return ALL
-        return ranges.overlap(day, day, ranges.around({hour // HOURS_A_DAY for hour in self.hours}, around), ranges.DAY)
+        days = {hour // HOURS_A_DAY for hour in self.hours}
+        return ranges.near(day, day, days, around, ranges.DAY, self._beside(key, day, day, around, ranges.DAY))
 
     def of_windows(self, rows: DataFrame, windows: Windows) -> DataFrame:
         """Of rows of windows those whose window holds a changed row."""
@@ -68,16 +75,20 @@ class Change:
         found = [self.among(rows, self.images.select(F.col("transaction_id").alias(name)).distinct()).select(*rows.columns) for name in ids]
         return found[0] if len(found) == 1 else reduce(DataFrame.unionByName, found).distinct()
 
+    def _beside(self, key: str | None, start: str, end: str, width: int, unit: ranges.Unit) -> Callable[[pa.Table], pa.Array] | None:
+        return None if self.moments is None else ranges.beside(self.moments, key, start, end, width, unit)
+
 
 @dataclass(frozen=True)
 class Changes:
-    """A part of silver's change feed: how many rows it has, its last version, the last one that changed or removed rows, their hours."""
+    """A part of silver's change feed: how many rows it has, its last version, the last one that changed or removed rows, their times."""
 
     feed: DataFrame
     count: int
     last: int
     last_in_place: int
     hours: tuple[int, ...]
+    moments: pa.Table | None = None
 
     @property
     def is_small(self) -> bool:
@@ -93,7 +104,7 @@ class Changes:
         """What happened after a version."""
         images, is_in_place = self.feed.where(F.col("_commit_version") > version), version < self.last_in_place
         rows = present_rows(images) if is_in_place else images
-        return Change(images, rows, is_in_place, self.hours, self.is_small, self.touches_few)
+        return Change(images, rows, is_in_place, self.hours, self.moments, self.is_small, self.touches_few)
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,9 @@ def hold_changes(feed: Feed) -> Changes | None:
     if (few := feed.few) is not None:
         versions, is_in_place = few["_commit_version"], pc.not_equal(few["_change_type"], "insert")
         in_place = pc.max(versions.filter(is_in_place)).as_py()
-        return Changes(feed.rows, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few)) if few.num_rows else None
+        if not few.num_rows:
+            return None
+        return Changes(feed.rows, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few), few.select(_MOMENT))
     held = feed.rows.persist()
     of_place = F.when(F.col("_change_type") != "insert", F.col("_commit_version"))
     facts = held.agg(
@@ -160,6 +173,7 @@ class Versions:
             rows,
             is_in_place=False,
             hours=None if few is None else _hours_of(few),
+            moments=None if few is None else few.select(_MOMENT),
             is_small=few is not None,
             touches_few=few is not None,
         )

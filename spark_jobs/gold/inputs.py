@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs import control
 from spark_jobs.control.matching import find_rows
 from spark_jobs.gold.strategies import Inputs, Sql
-from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
+from spark_jobs.lake import few_rows, sinks, sources, tables
 from spark_jobs.lake.kept import in_memory, kept
+from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import is_maintenance
@@ -19,7 +20,8 @@ from spark_jobs.runtime.settings import Settings
 
 LARGE_PLANS = {"spark.sql.shuffle.partitions": "4"}
 _ONE = Template("select $value from t where $where")
-_GROUPS = Template("select $columns from t where $where group by $by")
+_GROUPS = Template("select * from (select $columns from t where $where group by $by)$best")
+_MOST_RANKED = 10  # times as many groups as rows are held, where only the best of them are given
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,12 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, touc
         source = source_of(table)
         return sources.read_table(spark, settings, source.table, version=source.version).select(*table.columns)
 
-    def read_few(table: Table, where: str) -> DataFrame | None:
+    def read_few(table: Table, where: Where) -> DataFrame | None:
         rows = rows_where(settings, source_of(table), table, where)
         return None if rows is None else in_memory(spark, rows)
 
-    def groups(table: Table, by: Sql, made: Sql, where: str) -> DataFrame | None:
-        found = groups_where(settings, silver, table, by, made, where)
+    def groups(table: Table, by: Sql, made: Sql, where: Where, best: str | None) -> DataFrame | None:
+        found = groups_where(settings, silver, table, by, made, where, best)
         return None if found is None else in_memory(spark, found)
 
     given = Inputs(read, settings.large_credit, groups=groups, span=partial(few_rows.span, settings))
@@ -71,22 +73,29 @@ def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:
     return (rows.transform(kept), None) if few is None else (in_memory(rows.sparkSession, few), few)
 
 
-def rows_where(settings: Settings, source: Source, table: Table, where: str) -> pa.Table | None:
-    """The columns of `table` of the rows of a source that meet a condition of ranges.py; None where they are many."""
-    condition = ranges.to_datafusion(where)
-    return find_rows(settings, source.table, table.columns, None, condition, version=source.version, most=few_rows.MOST_ROWS)
+def rows_where(settings: Settings, source: Source, table: Table, where: Where) -> pa.Table | None:
+    """The columns of `table` of the rows of a source that meet a condition; None where they are many."""
+    most = few_rows.MOST_ROWS
+    return find_rows(settings, source.table, table.columns, where.is_wanted, where.datafusion, version=source.version, most=most)
 
 
-def groups_where(settings: Settings, source: Source, table: Table, by: Sql, made: Sql, where: str) -> pa.Table | None:
-    """What is made of the groups of the rows of a source that meet a condition of ranges.py, as columns of `table`.
+def groups_where(
+    settings: Settings, source: Source, table: Table, by: Sql, made: Sql, where: Where, best: str | None = None
+) -> pa.Table | None:
+    """What is made of the groups of the rows of a source that meet a condition (not `is_wanted`), as columns of `table`.
 
-    None where there may be more of them than are held in memory: each value of one column of `by` with each of the others.
+    `best` picks some of the groups. None where there may be more of them than are held in memory: each value of one column of `by` with
+    each of the others.
     """
-    delta, condition = source.table.open(settings, source.version), ranges.to_datafusion(where)
-    most = " * ".join(f"approx_distinct({value})" for value in by.values())
-    if control.value(delta, _ONE.substitute(value=most, where=condition), source.table) > few_rows.MOST_ROWS:
+    delta, condition = source.table.open(settings, source.version), where.datafusion
+    count = " * ".join(f"approx_distinct({value})" for value in by.values())
+    most = few_rows.MOST_ROWS * (_MOST_RANKED if best else 1)
+    if control.value(delta, _ONE.substitute(value=count, where=condition), source.table) > most:
         return None
     columns = ", ".join(f"{value} as {name}" for name, value in {**by, **made}.items())
-    found = control.query(delta, _GROUPS.substitute(columns=columns, where=condition, by=", ".join(by.values())), source.table)
+    sql = _GROUPS.substitute(columns=columns, where=condition, by=", ".join(by.values()), best=f" qualify {best}" if best else "")
+    found = control.query(delta, sql, source.table)
+    if found.num_rows > few_rows.MOST_ROWS:
+        return None
     declared = pa.schema(table.delta_schema().to_arrow())
     return found.cast(pa.schema([declared.field(name) for name in found.column_names]))

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from spark_jobs.gold.strategies import Windows
 from spark_jobs.lake import sources
 from spark_jobs.lake.kept import kept
+from spark_jobs.lake.ranges import Where
 from spark_jobs.runtime.times import to_micros
 
 
@@ -25,17 +26,17 @@ class Range:
     @property
     def rows(self) -> DataFrame:
         """The silver rows of the range."""
-        return self._within(self.silver.where(self.on_days("event_on", 0)), ["event_at"])
+        return self._within(self.silver.where(self.on_days("event_on", 0).sql), ["event_at"])
 
-    def near(self, start: str, hours: int, end: str | None = None) -> str:
+    def near(self, start: str, hours: float, end: str | None = None, *, key: str | None = None) -> Where:
         """Whether a time is at most so many hours from the range."""
         first, last = _shifted(self.start, -timedelta(hours=hours)), _shifted(self.end, timedelta(hours=hours))
-        return f"{start} <= {_literal(last)} and {end or start} >= {_literal(first)}"
+        return Where(f"{start} <= {_literal(last)} and {end or start} >= {_literal(first)}")
 
-    def on_days(self, day: str, around: int) -> str:
+    def on_days(self, day: str, around: int, *, key: str | None = None) -> Where:
         """Whether a day is one of the range, or at most so many days beside it. In literals, so that Delta skips files."""
         first, last, more = self.start.date(), (self.end - timedelta(microseconds=1)).date(), timedelta(days=around)
-        return f"{day} between date '{max(first, date.min + more) - more}' and date '{min(last, date.max - more) + more}'"
+        return Where(f"{day} between date '{max(first, date.min + more) - more}' and date '{min(last, date.max - more) + more}'")
 
     def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
         """The rows that agree with one of the other frame in its columns."""
@@ -48,7 +49,7 @@ class Range:
 
     def keys(self, key: str, present: DataFrame, time: str) -> DataFrame:
         """The customers or accounts that have a row of silver, or of the table, in the range."""
-        here = present.where(self.on_days(time, 0)) if time == "day" else self._within(present, [time])
+        here = present.where(self.on_days(time, 0).sql) if time == "day" else self._within(present, [time])
         return self.rows.select(key).union(here.select(key)).distinct().transform(kept)
 
     def of_ids(self, rows: DataFrame, _ids: Sequence[str], times: Sequence[str]) -> DataFrame:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs.lake.kept import kept
+from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.silver_tables import SILVER_TRANSACTIONS
 from spark_jobs.lake.table import Table
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 HOURS_A_DAY = 24
 Sql = Mapping[str, str]  # names of columns, each with the SQL of its value
-ALL = "true"  # the condition that every row meets
+ALL = Where()
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,24 @@ class Inputs:
 
     `table` gives a table for Spark to read, `few` the rows that meet a condition in memory (None: they are many), and `hold` computes
     rows once for several uses. `groups` sums up the rows of silver.transactions that meet a condition: columns of a table by their names,
-    in DataFusion's SQL, by those of the first mapping (None: these may be many). It reads and groups a busy day while Spark plans to.
+    in DataFusion's SQL, by those of the first mapping (None: these may be many). It reads and groups a busy day while Spark plans to. Of
+    the groups it gives all, or those that meet its last argument, which may rank them.
     `span` are the first and last day that a table by days may have.
     """
 
     table: Callable[[Table], DataFrame]
     large_credit: Decimal
-    few: Callable[[Table, str], DataFrame | None] = lambda _table, _where: None
-    groups: Callable[[Table, Sql, Sql, str], DataFrame | None] = lambda _table, _by, _made, _where: None
+    few: Callable[[Table, Where], DataFrame | None] = lambda _table, _where: None
+    groups: Callable[[Table, Sql, Sql, Where, str | None], DataFrame | None] = lambda _table, _by, _made, _where, _best: None
     hold: Callable[[DataFrame], DataFrame] = lambda rows: rows.transform(kept)
     span: Callable[[Table], tuple[date, date]] = lambda _table: (date.min, date.max)
 
-    def read(self, table: Table, where: str = ALL) -> DataFrame:
+    def read(self, table: Table, where: Where = ALL) -> DataFrame:
         """The rows of a table that meet a condition, which is one of a region."""
         few = self.few(table, where)
-        return self.table(table).where(where) if few is None else few
+        return self.table(table).where(where.sql) if few is None else few
 
-    def silver(self, where: str = ALL) -> DataFrame:
+    def silver(self, where: Where = ALL) -> DataFrame:
         """Rows of silver.transactions."""
         return self.read(SILVER_TRANSACTIONS, where)
 
@@ -57,7 +59,8 @@ class Inputs:
 class Region(Protocol):
     """A part of silver.transactions: rows that came or went (changes.Change), or a range of times (ranges.Range).
 
-    Conditions `near` and `on_days`, in SQL, may be true of other rows, too: by them files are skipped.
+    Conditions `near` and `on_days` may be true of other rows, too: by them files are skipped. With a `key`, customer_id or account_id,
+    fewer rows are read into memory: those of the customers or accounts that have a row in the region near this time.
     """
 
     @property
@@ -68,10 +71,10 @@ class Region(Protocol):
     def only_added(self) -> bool:
         """Whether nothing else happened than that these rows came."""
 
-    def near(self, start: str, hours: int, end: str | None = None) -> str:
+    def near(self, start: str, hours: float, end: str | None = None, *, key: str | None = None) -> Where:
         """Whether a time, or the span from it to `end`, is at most so many hours from the region."""
 
-    def on_days(self, day: str, around: int) -> str:
+    def on_days(self, day: str, around: int, *, key: str | None = None) -> Where:
         """Whether a date is one of the region, or at most so many days beside it."""
 
     def among(self, rows: DataFrame, few: DataFrame) -> DataFrame:
@@ -124,7 +127,7 @@ class Windows(Strategy):
     make: Callable[[DataFrame, Inputs], DataFrame]
     starts: Callable[[str], Column]
     days: int = 0
-    hours: int | None = None
+    hours: float | None = None
     column: str = "window_start"
     span: tuple[str, str] = ("0 hours", "24 hours")
     adds: Mapping[str, str] | None = field(default=None, kw_only=True)

@@ -1,12 +1,12 @@
 """Conditions in literals that hold some times, so that Delta can skip files and Parquet can skip pages.
 
-They are texts of Spark's SQL; `to_datafusion` says them for DataFusion.
+They are texts of Spark's SQL; `to_datafusion` says them for DataFusion, which reads rows into memory and bears more ranges.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 MOST = 64  # ranges; to skip files by 100 of them, Delta would generate more code than a Java method may have
+MOST_IN_MEMORY = 256  # of DataFusion, which compares every row of the pages that it reads with all of them
 _MOST_OF_FILES, _MOST_NAMED = 16, 2_000
+_TIME_BITS = 42  # seconds of more than 30,000 years on either side of the epoch; the bits above are for keys
 _MICROS = 1_000_000
 _LITERALS = {
     "timestamp_micros": """arrow_cast({}, 'Timestamp(Microsecond, Some("UTC"))')""",
@@ -39,8 +41,25 @@ class Unit:
     kind: str
 
 
-HOUR, DAY = Unit(3_600, "timestamp"), Unit(86_400, "date")
+SECOND, HOUR, DAY = Unit(1, "timestamp"), Unit(3_600, "timestamp"), Unit(86_400, "date")
 DAY_OF_TIME = Unit(86_400, "timestamp")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which rows of a table are read: `sql`, for Spark, is true of them, and may be true of others, too. Without an argument, all rows.
+
+    In memory others are fewer: `finer`, where given, stands for `sql` there, and `is_wanted` tells of the rows of a part which are wanted.
+    """
+
+    sql: str = "true"
+    finer: str | None = None
+    is_wanted: Callable[[pa.Table], pa.Array] | None = None
+
+    @property
+    def datafusion(self) -> str:
+        """The condition in the words of DataFusion."""
+        return to_datafusion(self.finer or self.sql)
 
 
 def unit_of(time: str) -> Unit:
@@ -85,9 +104,37 @@ def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> str:
     return _any(parts) if parts else "false"
 
 
-def since(time: str, micros: int) -> str:
+def near(start: str, end: str, numbers: Iterable[int], width: int, unit: Unit, is_wanted: Callable[[pa.Table], pa.Array] | None) -> Where:
+    """Whether the span from one column to another is at most `width` hours or days from one of these."""
+    sql, finer = (overlap(start, end, around(numbers, width, most), unit) for most in (MOST, MOST_IN_MEMORY))
+    return Where(sql, finer, is_wanted)
+
+
+def beside(moments: pa.Table, key: str | None, start: str, end: str, width: int, unit: Unit) -> Callable[[pa.Table], pa.Array]:
+    """Whether a row's span from one column to another is at most `width` units from an `event_at` of `moments` (of the same `key`).
+
+    Both are counted in whole units, so others less than a unit farther away are wanted, too.
+    """
+    keys = pc.unique(moments[key]) if key else None
+
+    def coded(rows: pa.Table, time: str, more: int) -> np.ndarray:  # the key before the time, so that one order holds both
+        place = pc.index_in(rows[key], value_set=keys).fill_null(-1).to_numpy().astype("int64") if key else 0
+        number = counted(rows[time], unit).fill_null(0).to_numpy() + more
+        coded: np.ndarray = place * 2**_TIME_BITS + np.clip(number, -(2 ** (_TIME_BITS - 2)), 2 ** (_TIME_BITS - 2))
+        return coded
+
+    ordered = np.unique(coded(moments, "event_at", 0))
+
+    def is_wanted(rows: pa.Table) -> pa.Array:
+        first, last = coded(rows, start, -width), coded(rows, end, width)
+        return pa.array(np.searchsorted(ordered, first, "left") < np.searchsorted(ordered, last, "right"))
+
+    return is_wanted
+
+
+def since(time: str, micros: int) -> Where:
     """Whether a time is at least so many microseconds after the epoch."""
-    return f"{time} >= timestamp_micros({micros})"
+    return Where(f"{time} >= timestamp_micros({micros})")
 
 
 def to_datafusion(condition: str) -> str:

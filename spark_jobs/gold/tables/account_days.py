@@ -95,9 +95,9 @@ def days_around(region: Region, inputs: Inputs) -> tuple[DataFrame, int]:
     Rows of other accounts may be among them.
     """
     for near in (NEAR, _NEARER):
-        if (few := inputs.few(TABLE, region.on_days("day", near))) is not None:
+        if (few := inputs.few(TABLE, region.on_days("day", near, key="account_id"))) is not None:
             return few, near
-    return region.among(inputs.table(TABLE).where(region.on_days("day", NEAR)), region.rows.select("account_id").distinct()), NEAR
+    return region.among(inputs.table(TABLE).where(region.on_days("day", NEAR).sql), region.rows.select("account_id").distinct()), NEAR
 
 
 def with_added(region: Region, inputs: Inputs) -> Parts:
@@ -105,8 +105,11 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
 
     Neighbours are looked for among the days around; of accounts that have none there all days are read.
     """
-    touched, days_of = region.rows.select("account_id", F.col("event_on").alias("day")).distinct(), region.on_days("event_on", 0)
-    if (found := inputs.groups(TABLE, _EACH, _SUMS, days_of)) is not None:
+    touched, days_of = (
+        region.rows.select("account_id", F.col("event_on").alias("day")).distinct(),
+        region.on_days("event_on", 0, key="account_id"),
+    )
+    if (found := inputs.groups(TABLE, _EACH, _SUMS, days_of, None)) is not None:
         rebuilt = inputs.hold(region.among(found, touched))
     else:
         rebuilt = inputs.hold(account_days(region.among(inputs.silver(days_of).withColumn("day", F.col("event_on")), touched)))

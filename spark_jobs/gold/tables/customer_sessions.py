@@ -58,7 +58,7 @@ def _join(pieces: DataFrame) -> DataFrame:
 
 def with_added(region: Region, inputs: Inputs) -> Parts:
     """The sessions of the new rows' customers near these rows, and what becomes of them. Not repeatable: the rows would count twice."""
-    near = inputs.read(TABLE, region.near("session_start", GAP_HOURS, end="session_end"))
+    near = inputs.read(TABLE, region.near("session_start", GAP_HOURS, end="session_end", key="customer_id"))
     present = region.among(near, region.rows.select("customer_id").distinct())
     return present, add_to_sessions(region.rows, present)
 

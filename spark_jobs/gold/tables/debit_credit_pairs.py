@@ -95,7 +95,7 @@ TABLE = GoldTable(
     },
     strategy=Rows(
         lambda rows, _: pair_by_hour(rows),
-        near=lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS))),
+        near=lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS, key="customer_id"))),
         ids=("debit_id", "credit_id"),
         times=("debit_at", "credit_at"),
         hours=BEFORE_HOURS,

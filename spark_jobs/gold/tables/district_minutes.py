@@ -64,7 +64,7 @@ TABLE = GoldTable(
     strategy=Windows(
         lambda rows, inputs: district_minutes(rows, inputs.read(SILVER_ACCOUNTS)),
         minutes_of,
-        hours=1,
+        hours=2 * MINUTES / 60,
         column="minute",
         span=(f"-{MINUTES - 1} minutes", "1 minute"),
     ),

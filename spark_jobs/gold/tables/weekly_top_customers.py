@@ -16,6 +16,7 @@ DAYS = 7
 _COLUMNS = "window_start", "window_end", "rank", "customer_id", "transactions"
 _EACH = {"window_start": f"date_bin(interval '{DAYS} days', event_at)", "customer_id": "customer_id"}
 _COUNT = {"transactions": "count(*)"}
+_BEST = f"dense_rank() over (partition by window_start order by transactions desc) <= {TOP}"  # and those who tie with them
 
 
 def week_of(event_at: str) -> Column:
@@ -41,8 +42,8 @@ def best_of_weeks(counts: DataFrame) -> DataFrame:
 
 
 def with_added(region: Region, inputs: Inputs) -> Parts:
-    """The best of the new rows' weeks, among all customers of these weeks."""
-    counts = inputs.groups(TABLE, _EACH, _COUNT, region.on_days("event_on", DAYS - 1))
+    """The best of the new rows' weeks, among the customers with the most transactions in them."""
+    counts = inputs.groups(TABLE, _EACH, _COUNT, region.on_days("event_on", DAYS - 1), _BEST)
     if counts is None:
         return TABLE.strategy.rebuilt(TABLE, region, inputs)
     weeks = region.rows.select(week_of("event_at").alias("window_start")).distinct()

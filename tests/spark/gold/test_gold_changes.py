@@ -14,6 +14,7 @@ from spark_jobs.gold.changes import Change, Feed, hold_changes, present_rows
 from spark_jobs.gold.strategies import Inputs
 from spark_jobs.gold.tables.account_days import account_days, with_added, with_openings
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.tables import Table
 from tests.support.frames import assert_same, frame
 from tests.support.rows import silver
@@ -184,7 +185,7 @@ def test_of_a_change_feed_the_rows_that_are_there_at_its_end(spark: SparkSession
         ("goes and comes again", "a", DAY, "delete", 6),
         ("goes and comes again", "a", THIRD, "insert", 8),
     ]
-    rows = frame(spark, FEED, feed)
+    rows = frame(spark, FEED, feed).withColumns({"customer_id": F.lit("C1"), "account_id": F.lit("A1")})
     names = ["transaction_id", "place"]
     there = {"comes": "a", "changes": "b", "changes twice": "c", "another in one commit": "b", "goes and comes again": "a"}
     assert_same(present_rows(rows).select(*names), frame(spark, "transaction_id string, place string", [*there.items()]))
@@ -204,8 +205,8 @@ def test_near_a_change_are_whole_days_and_hours_around_its_rows(spark: SparkSess
     rows = frame(spark, "event_at timestamp, event_on date, until timestamp", [(text, text[:10], f"{THIRD} 09:00") for text in moments])
     change = Change(rows, rows, is_in_place=False, hours=(24 * (date(2013, 1, 2) - date(1970, 1, 1)).days + 9,))
 
-    def found(where: str) -> list[str]:
-        return [row[0] for row in rows.where(where).select(F.date_format("event_at", "d HH:mm")).collect()]
+    def found(where: Where) -> list[str]:
+        return [row[0] for row in rows.where(where.sql).select(F.date_format("event_at", "d HH:mm")).collect()]
 
     assert found(change.near("event_at", 1)) == ["2 08:00", "2 10:59"]
     assert found(change.near("event_at", 23, end="until")) == [f"{day} {hour}" for day in (1, 2, 3) for hour in HOURS][:-2]
@@ -237,8 +238,8 @@ def test_of_an_account_only_days_beside_the_changed_ones_are_written(
     tables_of = {tables.SILVER_TRANSACTIONS: rows, tables.ACCOUNT_DAYS: with_openings(account_days(old)).localCheckpoint()}
     fits: dict[Table, list[bool]] = {table: [] for table in tables_of}
 
-    def few(table: Table, where: str) -> DataFrame | None:
-        found = tables_of[table].where(where)
+    def few(table: Table, where: Where) -> DataFrame | None:
+        found = tables_of[table].where(where.sql)
         fits[table].append(found.count() <= most)
         return found if fits[table][-1] else None
 

@@ -65,18 +65,53 @@ def test_rows_in_memory_are_those_that_spark_finds_also_before_1970_and_beside_r
         hours = chance.sample(range(-150, 600), 3)
         days = [hour // 24 for hour in hours]
         for where in (
-            ranges.overlap("event_at", "event_at", ranges.around(hours, 1), ranges.HOUR),
-            ranges.overlap("event_on", "event_on", ranges.around(days, 0), ranges.DAY),
+            ranges.near("event_at", "event_at", hours, 1, ranges.HOUR, None),
+            ranges.near("event_on", "event_on", days, 0, ranges.DAY, None),
             ranges.since("event_at", chance.choice(hours) * 3_600_000_000 + 1),
             ALL,
         ):
             few = inputs.rows_where(settings, inputs.Source(SILVER), SILVER, where)
             assert few is not None
-            assert_same(spark.createDataFrame(few), sources.read_table(spark, settings, SILVER).where(where))
+            assert_same(spark.createDataFrame(few), sources.read_table(spark, settings, SILVER).where(where.sql))
     monkeypatch.setattr(few_rows, "MOST_ROWS", 1000)
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ALL) is None
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.since("event_at", -(10**13))) is None
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.since("event_at", 60 * 3_600_000_000)) is not None
+
+
+def test_what_scattered_rows_touch_fits_into_memory_where_all_of_their_hours_would_not(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many late rows as an hour has, each in another one: of the hours between them, and of other customers, nothing is held."""
+    hour = 3_600_000_000
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 400)
+    path = str(SILVER.path(settings))
+    schema = pa.schema(SILVER.delta_schema().to_arrow())
+    common = {"account_id": "A1", "type": "Debit", "amount": 1, "balance": 1, "_topic": "t", "_partition": 0, "_batch": 1}
+    start = datetime(2013, 1, 1, tzinfo=UTC)
+    rows: list[dict[str, Any]] = [
+        common | {"transaction_id": f"{number}", "customer_id": f"C{number % 5}", "_offset": number, "event_at": at, "event_on": at.date()}
+        for number, at in enumerate(start + timedelta(minutes=10 * number) for number in range(6 * 24 * 60))
+    ]
+    write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append")
+    late = pa.Table.from_pylist(rows[9::90], schema).select(["customer_id", "account_id", "event_at"])
+    hours = tuple(ranges.numbers(late["event_at"], ranges.HOUR))
+    assert len(hours) > ranges.MOST
+    images = spark.createDataFrame(late)
+    change = changes.Change(images, images, is_in_place=False, hours=hours, moments=late)
+    assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.Where(change.near("event_at", 1).sql)) is None
+    assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, change.near("event_at", 6)) is None
+    found = inputs.rows_where(settings, inputs.Source(SILVER), SILVER, change.near("event_at", 1, key="customer_id"))
+    assert found is not None
+
+    def micros(row: dict[str, Any]) -> int:
+        return int(row["event_at"].timestamp() * 1_000_000)
+
+    moments = [(row["customer_id"], micros(row)) for row in late.to_pylist()]
+    wanted = [
+        row["transaction_id"] for row in rows if any(key == row["customer_id"] and abs(micros(row) - at) <= hour for key, at in moments)
+    ]
+    assert sorted(found["transaction_id"].to_pylist()) == sorted(wanted)
 
 
 def test_rows_are_grouped_in_memory_as_by_spark(spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +122,7 @@ def test_rows_are_grouped_in_memory_as_by_spark(spark: SparkSession, settings: S
         {"transaction_id": f"T{number}", "event_at": moment, "event_on": moment.date(), "type": chance.choice(["Credit", "Debit"])}
         | {
             "account_id": f"A{chance.randrange(3)}",
-            "customer_id": f"C{chance.randrange(3)}",
+            "customer_id": f"C{chance.randrange(9) % 6}",
             "amount": Decimal(chance.randrange(10**18)) / 100,
         }
         | {"balance": chance.choice([None, Decimal(number)]), "_batch": chance.randrange(3), "_topic": chance.choice("st")}
@@ -95,8 +130,8 @@ def test_rows_are_grouped_in_memory_as_by_spark(spark: SparkSession, settings: S
         for number, moment in enumerate(chance.choices(moments, k=600))
     ]
     write_deltalake(str(SILVER.path(settings)), pa.Table.from_pylist(rows, pa.schema(SILVER.delta_schema().to_arrow())), mode="append")
-    silver, where = sources.read_table(spark, settings, SILVER), ranges.overlap("event_on", "event_on", [(-9, 3)], ranges.DAY)
-    silver = silver.where(where)
+    where = ranges.Where(ranges.overlap("event_on", "event_on", [(-9, 3)], ranges.DAY))
+    silver = sources.read_table(spark, settings, SILVER).where(where.sql)
     cases = [
         (tables.ACCOUNT_DAYS, account_days._EACH, account_days._SUMS, account_days.account_days(silver)),
         (
@@ -109,8 +144,15 @@ def test_rows_are_grouped_in_memory_as_by_spark(spark: SparkSession, settings: S
         few = inputs.groups_where(settings, inputs.Source(SILVER), table, by, made, where)
         assert few is not None
         assert_same(spark.createDataFrame(few), expected)
-    monkeypatch.setattr(few_rows, "MOST_ROWS", 3)
+    weekly, by, made, counts = cases[1]
+    best = inputs.groups_where(settings, inputs.Source(SILVER), weekly, by, made, where, weekly_top_customers._BEST)
+    assert best is not None
+    assert_same(weekly_top_customers.best_of_weeks(spark.createDataFrame(best)), weekly_top_customers.best_of_weeks(counts))
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 6)
     assert all(inputs.groups_where(settings, inputs.Source(SILVER), *case[:3], where) is None for case in cases)
+    assert inputs.groups_where(settings, inputs.Source(SILVER), weekly, by, made, where, "count(*) over () > 0") is None
+    one = inputs.groups_where(settings, inputs.Source(SILVER), weekly, by, made, where, "window_start = min(window_start) over ()")
+    assert one is not None, "more groups than rows are held, of which few are given"
 
 
 @pytest.mark.parametrize(
@@ -148,8 +190,8 @@ def test_of_commits_the_earliest_time_counts_and_without_any_there_is_nothing(sp
 def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -> None:
     """A SELECT of somebody's own may look up any version."""
     feed = frame(spark, FEED.replace("key", "customer_id"), [("C1", T2, None, True, "Ely", "insert", 1)])
-    ddl = "transaction_id string, customer_id string, event_at timestamp"
-    silver = frame(spark, ddl, [("before", "C1", T1), ("at", "C1", T2), ("after", "C1", T3), ("other", "C2", T3)])
+    ddl = "transaction_id string, customer_id string, account_id string, event_at timestamp"
+    silver = frame(spark, ddl, [("before", "C1", "A1", T1), ("at", "C1", "A1", T2), ("after", "C1", "A1", T3), ("other", "C2", "A1", T3)])
     versions = hold_versions(Feed(feed), "customer_id")
     assert versions is not None
     inputs = Inputs(lambda _: silver, Decimal(0))

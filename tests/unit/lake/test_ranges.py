@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from spark_jobs.lake.ranges import DAY, HOUR, MOST, _any, around, counted, numbers
+from spark_jobs.lake.ranges import DAY, HOUR, MOST, SECOND, _any, around, beside, counted, numbers
 
 
 def test_what_is_close_together_is_one_range() -> None:
@@ -37,3 +37,34 @@ def test_times_are_counted_exactly_before_1970_and_in_the_last_year_of_all() -> 
     assert numbers(times.drop_null(), HOUR) == [-2, -1, 0, 1, 2_559_623]
     days = pa.chunked_array([pa.array([-1, 0, 106_751], pa.date32())])
     assert counted(days, DAY).to_pylist() == [-1, 0, 106_751]
+
+
+def test_a_span_is_beside_a_moment_of_its_own_key_only() -> None:
+    """Before 1970, at the ends of what a timestamp holds, and with keys that nobody knows."""
+    hour = 3_600_000_000
+    moments = pa.table({"key": ["a", "a", "b"], "event_at": pa.array([-hour, 90 * hour, 5 * hour], pa.timestamp("us", "UTC"))})
+    most = 9_223_372_036_854_000_000
+    spans = [
+        ("a", -2 * hour, -2 * hour, True),
+        ("a", -2 * hour - 1_000_000, -2 * hour - 1_000_000, False),
+        ("a", -9 * hour, 9 * hour, True),
+        ("a", -most, -most, False),
+        ("a", -most, most, True),
+        ("a", most, most, False),
+        ("b", -hour, -hour, False),
+        ("b", 6 * hour, 99 * hour, True),
+        ("b", 6 * hour + 1_000_000, 99 * hour, False),
+        ("c", -most, most, False),
+        (None, -most, most, False),
+    ]
+    rows = pa.table(
+        {"key": [key for key, *_ in spans]}
+        | {name: pa.array([span[place] for span in spans], pa.timestamp("us", "UTC")) for place, name in ((1, "start"), (2, "end"))}
+    )
+    assert beside(moments, "key", "start", "end", 3_600, SECOND)(rows).to_pylist() == [wanted for *_, wanted in spans]
+    assert beside(moments.slice(0, 0), "key", "start", "end", 3_600, SECOND)(rows).to_pylist() == [False] * len(spans)
+    anybody = beside(moments, None, "start", "end", 3_600, SECOND)(rows).to_pylist()
+    assert [key for (key, *_), wanted in zip(spans, anybody, strict=True) if wanted] == ["a", "a", "a", "b", "b", "b", "c", None]
+
+    days = pa.table({"key": ["a", "a", "b"], "day": pa.array([-2, -3, 1], pa.date32())})
+    assert beside(moments, "key", "day", "day", 1, DAY)(days).to_pylist() == [True, False, True]
