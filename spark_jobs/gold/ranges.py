@@ -1,9 +1,9 @@
 """A range of times for which gold is made again: the other kind of region (strategies.py) beside rows that came or went (changes.py)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, functions as F
 
@@ -16,17 +16,17 @@ from spark_jobs.runtime.times import to_micros
 
 @dataclass(frozen=True)
 class Range:
-    """The times [start, end), of these rows of silver.transactions. So rows of gold that stand for no row of silver are found, too."""
+    """The times [start, end); `silver` reads rows of silver. So rows of gold that stand for no row of silver are found, too."""
 
     start: datetime
     end: datetime
-    silver: DataFrame
+    silver: Callable[[Where], DataFrame]
     only_added: bool = False
 
-    @property
+    @cached_property
     def rows(self) -> DataFrame:
         """The silver rows of the range."""
-        return self._within(self.silver.where(self.on_days("event_on", 0).sql), ["event_at"])
+        return self._within(self.silver(self.on_days("event_on", 0)), ["event_at"])
 
     def near(self, start: str, hours: float, end: str | None = None, *, key: str | None = None) -> Where:
         """Whether a time is at most so many hours from the range."""

@@ -1,12 +1,17 @@
 """Tables as re-drives, backfills and erasures read them: one of few rows in memory, which Spark plans for longer than it reads."""
 
-from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame, SparkSession
+from datetime import datetime
 
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from spark_jobs.control import corrections
 from spark_jobs.control.matching import find_rows
-from spark_jobs.lake import sources
+from spark_jobs.lake import few_rows, sources
 from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.table import Table
+from spark_jobs.lake.topic import Topic
+from spark_jobs.reprocessing.raw_times import may_lie_within
 from spark_jobs.runtime.settings import Settings
 
 _MOST_ROWS = 5_000
@@ -20,3 +25,19 @@ def read_table(spark: SparkSession, settings: Settings, table: Table) -> DataFra
     except (DeltaError, ValueError, OSError):  # Spark can read it, or says why not
         few = None
     return sources.read_table(spark, settings, table) if few is None or few.nbytes > _MOST_BYTES else in_memory(spark, few)
+
+
+def read_records(spark: SparkSession, settings: Settings, topic: Topic, last_batch: int, start: datetime, end: datetime) -> DataFrame:
+    """The bronze rows of a topic up to a batch whose time, or that of a correction, may lie in [start, end), and perhaps others.
+
+    Where few may lie there, they are held in memory, and Spark need not parse all the others.
+    """
+    corrected = [offset for name, _, offset in corrections.newest(settings) if name == topic.name]
+    is_wanted = may_lie_within(topic.kind.time, start, end, always=corrected)
+    try:
+        few = find_rows(settings, topic.bronze, topic.bronze.columns, is_wanted, f"_batch <= {last_batch}", most=few_rows.MOST_ROWS)
+    except (DeltaError, ValueError, OSError):  # Spark can read it, or says why not
+        few = None
+    if few is not None:
+        return in_memory(spark, few)
+    return sources.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last_batch)

@@ -77,7 +77,7 @@ def stage(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet,
     """
     storage.remove(folder)
     last, given = control.last_batch(settings, "silver", topic.silver.name), _corrections(settings)
-    bronze = reads.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last)
+    bronze = reads.read_records(spark, settings, topic, last, start, end)
     judged = _judge(spark, settings, topic, rules, bronze, sources.between("_at", start, end))
     judged.write.parquet(str(folder))
     return Staged(topic, rules, folder, last, given, judged.schema)
