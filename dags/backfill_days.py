@@ -6,11 +6,11 @@ Live runs continue. Readers see each day as it was or rebuilt, never half.
 
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do. Nothing needs to be cleaned up.
 
-- `find_days`: invalid params, or the leading run failed: see that run. Repair the cause, then start the same backfill again with
-  *missing and errored*. The rebuild continues at its first unfinished step.
+- `find_days`: invalid params. Correct them, and trigger again.
 - `rebuild`, exit code 2: the range or a setting is wrong. Exit code 3: a gate is closed, for the days of this step or for live rows (then
   nothing of the step was rebuilt); `ask_for_decision` asks an operator, once for each cause. Exit code 5: another process held the tables
   for 10 minutes. This one and other failures (killed, disk full) are retried ten times, each time from the first unfinished step.
+  Repair the cause, then start the same backfill again with *missing and errored*.
 
 **Whole days**: *Trigger*, *Backfill*, or `airflow backfill create --dag-id backfill_days --from-date 2024-05-01 --to-date 2024-05-31`.
 
@@ -18,10 +18,10 @@ Live runs continue. Readers see each day as it was or rebuilt, never half.
   ended. Airflow creates one run for each day at once; for a range of decades, trigger a run by hand.
 - *Reprocess behaviour*: *missing runs* (`none`) takes days without a run, *missing and errored* (`failed`) also days whose run failed,
   *all runs* (`completed`) all days. To rebuild a day a second time, choose *all runs*.
-- *Max active runs*: how many days are shown as running, nothing else. **All days share one Spark application.** The first run that
-  starts leads for the neighbouring days, up to 366; the others wait for it without a process and end as it does. Days with a gap
-  between them form groups, rebuilt one after the other.
-- *Run backwards*: the last day leads. The rebuild still goes from the first day to the last.
+- *Max active runs*: how many days may be rebuilt together. **Neighbouring days share one Spark application**: a run whose turn it is
+  rebuilds its own day and the days beside it whose runs wait, too; their tasks `rebuild` then end at once. Choose as many as the range
+  has days: a waiting run has no process.
+- *Run backwards*: the last days come first. An application still goes from its first day to its last.
 - *Parameters*: `tables` and `dry_run` apply to every day; `start` and `end` must stay empty. An existing run keeps its parameters (a
   dry run stays one) unless *override parameters* is ticked.
 
@@ -31,25 +31,29 @@ Live runs continue. Readers see each day as it was or rebuilt, never half.
 **Steps.** A rebuild works in steps of some days and holds the tables for one step at a time. It and `medallion` never write at once.
 `rebuild` itself judges and releases each step while it holds the tables; gate tasks of their own would judge half-written live runs.
 
-**Progress**: the log of `rebuild` in the leading run (`find_days` of every other day names it) shows rows, days done and time left;
-`control.backfills` keeps them. **To cancel**: *Cancel* on the form's banner fails the days that have not started. Then mark the leading
-run as failed, and its application ends. Released days stay rebuilt, the others stay as they were. For days of a cancelled backfill,
-start a new backfill with *missing and errored*, because Airflow never starts their cleared runs.
+**Progress**: the log of the task `rebuild` that runs shows rows, days done and time left; `control.backfills` keeps them. **To cancel**:
+*Cancel* on the form's banner fails the days that have not started. Then mark the running ones as failed: the application ends. Released
+days stay rebuilt, the others stay as they were. For days of a cancelled backfill, start a new backfill with *missing and errored*,
+because Airflow never starts their cleared runs. **To rebuild a day again**, clear its whole run: `rebuild` alone may find its day done.
 
 The DAG is on from the start and has no scheduled runs. While it is paused, a backfill waits. More: `include/docs/backfill.md`.
 """
 
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Param, TriggerRule, dag, task
 
 from include.orchestration.alerts import alerts
 from include.orchestration.assets import layer_assets, tell_release
-from include.orchestration.backfill import FindDays, Rebuild, report_release, tables_param, time_param
+from include.orchestration.backfill import Rebuild, find_range, report_release, tables_param, time_param
 from include.orchestration.decisions import AskForDecision
 from include.orchestration.defaults import BACKFILL_DAG, DEFAULT_ARGS, about
 from include.orchestration.jobs import spark_job
 from include.orchestration.timetable import DaysOnRequest
+
+log = logging.getLogger(__name__)
 
 
 @dag(
@@ -77,17 +81,19 @@ from include.orchestration.timetable import DaysOnRequest
 )
 def backfill_days() -> None:
     """Wire the tasks of the run."""
-    find_days = FindDays(
-        task_id="find_days",
-        retries=10,
-        doc_md="Finds the days: leads for neighbouring days that wait too, or waits for the run that leads. By hand: checks the params.",
-    )
+
+    @task(multiple_outputs=False, doc_md="Asks for the run's own day; of a run by hand, checks the params.")
+    def find_days(params: Mapping[str, Any] | None = None, dag_run: Any = None) -> dict[str, Any]:
+        asked = find_range(dag_run, params or {})
+        log.info("This run asks for %s.", asked)
+        return asked.to_xcom()
+
     rebuild = spark_job(
         "backfill",
         task_id="rebuild",
         operator=Rebuild,
         retries=10,  # each continues at the first unfinished step
-        max_active_tis_per_dag=1,  # groups of days, and runs by hand: one application after the other
+        max_active_tis_per_dag=1,  # one application after the other: the days that are asked for meanwhile share the next one
         on_failure_callback=alerts(
             "days were not rebuilt",
             "if a gate is closed, decide in Airflow under Required Actions; otherwise repair what the line names and start it again.",
@@ -109,7 +115,7 @@ def backfill_days() -> None:
         doc_md="Starts a run of `quality_decision` if a gate is closed and no question is open; skipped otherwise.",
     )
 
-    find_days >> rebuild >> released()
+    find_days() >> rebuild >> released()
     rebuild >> ask
 
 

@@ -7,18 +7,16 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.utils.skipmixin import SkipMixin
-from airflow.sdk import BaseOperator, Context, Param
+from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from include.orchestration.decisions import live_verdicts, open_verdicts, waits_for
-from include.orchestration.defaults import BACKFILL_DAG
-from include.orchestration.grants import DAY, Run, grant_rows, leader_of, newest_grants, plan_group
 from include.orchestration.jobs import SparkJob
+from spark_jobs.control import backfills
 from spark_jobs.control.verdicts import read_decisions
 from spark_jobs.lake.tables import REBUILT
 from spark_jobs.runtime.errors import SettingsError
@@ -29,10 +27,8 @@ log = logging.getLogger(__name__)
 
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # the rule event_time_plausible: silver has nothing older
 LONGEST = timedelta(days=3660)
-FAILURE = "failure"  # the XCom of a rebuild that failed: its line
-POLL_SECONDS = 10.0
 DECISION_POLL = timedelta(minutes=1)
-LONGEST_WAIT = timedelta(hours=6)  # then the task is tried again, which determines again which run it waits for
+DAY = timedelta(days=1)
 
 # A date, or a time with or without a zone. The look-ahead is the end of the text; `$` would let a line end follow.
 MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?(?![\s\S])"
@@ -113,104 +109,43 @@ def read_wanted(params: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
     return tuple(name for name in REBUILT if name in tables), dry_run
 
 
-class FindDays(BaseOperator, SkipMixin):
-    """Returns the range that this run rebuilds, as `Range.to_xcom`.
+def find_range(run: Any, params: Mapping[str, Any]) -> Range:
+    """The range that a run rebuilds: what its params ask for, or, of a run of a backfill, its own day.
 
-    A run of a backfill leads for the days around its own whose runs wait too, or leaves its day to a run that does. Then it waits for
-    that run's end, without a process of its own, and ends in the same way, its later tasks skipped.
+    A run of a backfill asks for its day, so that whichever run comes first rebuilds neighbouring days together (control/backfills.py).
+    Raises AirflowFailException when nothing usable is asked for.
     """
-
-    def execute(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Decide, and wait where another run leads; raises AirflowFailException when that one failed, or nothing usable is asked for."""
-        run, params = context["dag_run"], context["params"]
-        if run.run_type != "backfill" or run.logical_date is None:
-            asked = read_range(params)
-            self.log.info("This run rebuilds %s.", asked)
-            return asked.to_xcom()
-        if params.get("start") or params.get("end"):
-            raise AirflowFailException(
-                "found start or end, expected none: the dates of the Backfill form are the range; cancel, and ask again"
-            )
-        wanted = read_wanted(params)
-        day = run.logical_date.date()
-        leader, days = decide(Run(run.run_id, run.clear_number or 0, day, "running", wanted=_comparable(wanted)))
-        if days:
-            asked = Range(midnight(days[0]), midnight(days[-1] + DAY), *wanted)
-            self.log.info("This run leads for %d days, in one Spark application: it rebuilds %s.", len(days), asked)
-            return asked.to_xcom()
-        return self._follow(context, leader)
-
-    def _follow(self, context: Context, leader: Run) -> dict[str, Any]:
-        from airflow.providers.standard.triggers.external_task import DagStateTrigger  # not needed to parse a DAG
-        from airflow.utils.state import DagRunState
-
-        ti = context["ti"]
-        if leader.state == "success":
-            self.log.info("%s, has rebuilt this day too: nothing to do.", _named(leader))
-            self.skip(ti, self.get_flat_relatives(upstream=False))  # raises, which ends the task well
-        if leader.state == "failed":
-            line = ti.xcom_pull(dag_id=BACKFILL_DAG, run_id=leader.run_id, task_ids="rebuild", key=FAILURE)
-            raise AirflowFailException(f"{_named(leader)}, which rebuilds this day too, failed: {line or 'see its tasks'}")
-        self.log.info("%s, rebuilds this day too: waiting for its end. Its task rebuild shows the progress.", _named(leader))
-        ends = [DagRunState.SUCCESS, DagRunState.FAILED, DagRunState.QUEUED]  # cleared, it may not start before this run has ended
-        trigger = DagStateTrigger(dag_id=BACKFILL_DAG, states=ends, run_ids=[leader.run_id], poll_interval=POLL_SECONDS)
-        self.defer(trigger=trigger, method_name="execute", timeout=LONGEST_WAIT)
-
-
-def decide(run: Run) -> tuple[Run, list[date]]:
-    """Who leads for this run's day, and for which days where that is itself. One run decides at a time; the grants are on record."""
-    from spark_jobs import control
-    from spark_jobs.lake import leases  # not needed to parse a DAG
-    from spark_jobs.lake.tables import BACKFILL_GRANTS
-
-    settings, now = read_settings(), datetime.now(UTC)
-    with leases.hold(settings, [BACKFILL_GRANTS], owner=f"{BACKFILL_DAG} {run.run_id}"):
-        grants = newest_grants(control.read(settings, BACKFILL_GRANTS).to_pylist())
-        look_up = cache(find_run)
-        leader = leader_of(run, grants, look_up, now)
-        if leader is not None and leader.run_id != run.run_id:
-            return leader, []
-        group = plan_group(run, grants, look_up, now)
-        control.append_under_lease(settings, BACKFILL_GRANTS, grant_rows(run, group, now))
-    return run, [each.day for each in group]
-
-
-def find_run(day: date) -> Run | None:
-    """The backfill's run of a day, as it is now.
-
-    By the task's own line to Airflow: what tasks are offered (`ti.get_dr_count`) tells states only, not how often a run was cleared.
-    """
-    from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
-    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
-
-    after = midnight(day) + timedelta(microseconds=1)
-    answer = SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=BACKFILL_DAG, logical_date=after))
-    found = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
-    if found is None or found.logical_date != midnight(day) or found.run_type != "backfill":
-        return None
-    conf = found.conf or {}
-    wanted = _comparable((conf.get("tables") or [], conf.get("dry_run") or False))
-    return Run(found.run_id, found.clear_number or 0, day, found.state.value, found.end_date, wanted)
+    if run.run_type != "backfill" or run.logical_date is None:
+        return read_range(params)
+    if params.get("start") or params.get("end"):
+        raise AirflowFailException("found start or end, expected none: the dates of the Backfill form are the range; cancel, and ask again")
+    start = midnight(run.logical_date.date())
+    asked = Range(start, start + DAY, *read_wanted(params))
+    if not asked.dry_run:
+        backfills.ask(read_settings(), asked.start, asked.end, asked.tables or REBUILT, run.run_id)
+    return asked
 
 
 class Rebuild(SparkJob, SkipMixin):
-    """Rebuilds the range of `find_days`. After a dry run, the tasks after it are skipped.
+    """Rebuilds the range of `find_days`, unless another run has done it meanwhile. Then, and after a dry run, later tasks are skipped.
 
     While `medallion` waits for a decision about live rows, so does the rebuild, without a process: no step may begin before it.
     """
 
     def execute(self, context: Context, event: Any = None) -> None:
-        """Run the job; its error is kept for the runs that wait for this one."""
+        """Run the job."""
         ti = context["ti"]
         asked = read_range(ti.xcom_pull(task_ids="find_days") or {})
+        if other := backfills.done_by(read_settings(), context.get("run_id", "")):
+            self.log.info("The run %s has rebuilt this day with its own: nothing to do.", other)
+            self.skip(ti, self.get_flat_relatives(upstream=False))
         self.application_args = asked.arguments()
         if not asked.dry_run:
             self._wait_for_decision()
         try:
             super().execute(context)
-        except AirflowException as error:
+        except AirflowException:
             self._wait_for_decision()  # a gate has closed for live rows meanwhile: the steps that are done stay done
-            ti.xcom_push(key=FAILURE, value=str(error))
             raise
         if asked.dry_run:
             self.log.info("A dry run: nothing was changed, judged or released.")
@@ -236,11 +171,6 @@ def report_release() -> None:
     log.info("Readers see %s. Every step of the rebuild was judged and released.", found)
 
 
-def _comparable(wanted: Any) -> tuple[Any, ...]:
-    tables, dry_run = wanted
-    return (*sorted(map(str, tables)), bool(dry_run))
-
-
 def _moment(name: str, text: Any) -> datetime:
     try:
         if not isinstance(text, str) or not re.match(MOMENT, text):
@@ -251,7 +181,3 @@ def _moment(name: str, text: Any) -> datetime:
             f"the {name} cannot be read, expected a date or a time by ISO 8601, such as 2024-05-01 or 2024-05-01T12:30Z "
             "(UTC unless it has a zone)"
         ) from None
-
-
-def _named(leader: Run) -> str:
-    return f"the run {leader.run_id}, for {leader.day}"

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import WriterProperties, write_deltalake
 
 from include.producer import Disturbances, generated_sources, plan_messages
 from spark_jobs.lake.tables import BRONZE, ensure_tables
 from spark_jobs.runtime.settings import ROOT, Settings, read_settings
 
 ROWS = 500
+_CORES_SHARE = WriterProperties(max_row_group_size=200_000)  # as they share the files of ingestion
 DISTURBANCES = Disturbances(duplicates=0.05, malformed=0.05, late=0.0, seed=0)
 
 
@@ -47,7 +48,7 @@ def fill_bronze(settings: Settings, transactions: int) -> int:
         messages = plan_messages(generated_sources(transactions, seed=0, only=(topic,)), DISTURBANCES)
         rows = [common | {"key": message.key, "value": message.value, "_offset": offset} for offset, message in enumerate(messages)]
         arrow = pa.Table.from_pylist(rows, schema=pa.schema(table.delta_schema().to_arrow()))
-        write_deltalake(str(table.path(settings)), arrow, mode="append")
+        write_deltalake(str(table.path(settings)), arrow, mode="append", writer_properties=_CORES_SHARE)
         total += len(rows)
     return total
 

@@ -1,10 +1,14 @@
-"""The record of backfills, control.backfills: what was asked for, which steps are done, which one stopped halfway. Starts no JVM."""
+"""The record of backfills, control.backfills: what was asked for, which steps are done, which one stopped halfway. Starts no JVM.
+
+Each run of the DAG `backfill_days` asks for its own day before its turn comes. The run whose turn it is rebuilds with its day the
+neighbouring ones that others have asked for, in one Spark application; these find that theirs is done.
+"""
 
 import json
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spark_jobs import control
@@ -19,6 +23,7 @@ from spark_jobs.runtime.times import to_text
 DIMENSIONS = "customers and accounts"
 TRANSACTIONS = "transactions"  # and gold
 ROWS_A_STEP = 1_000_000
+_FORGOTTEN_AFTER = timedelta(hours=6)  # what a run asked for, and did not get: it was cancelled
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,38 @@ def part_of(topic: Topic) -> str:
 def find_or_start(
     settings: Settings, start: datetime, end: datetime, tables: tuple[str, ...], rules: Mapping[str, str], run_id: str
 ) -> Backfill:
-    """The unfinished backfill that asks for just this, or a new one, which is recorded."""
+    """The unfinished backfill that asks for just this, or a new one, which is recorded.
+
+    For a run that has `asked` for it: one that others with the same wish have begun with it, or a new one with what they ask for beside it.
+    """
     rows = _rows(settings)
-    finished = {row["backfill_id"] for row in rows if row["state"] == "finished"}
+    finished, asks = _finished(rows), _open_asks(rows, tables)
+    has_asked = run_id in asks
     for row in reversed(rows):
         known = _backfill(row)
-        if row["backfill_id"] not in finished and (known.start, known.end, known.tables, known.rules) == (start, end, tables, rules):
+        is_wanted = (
+            known.start <= start and end <= known.end if has_asked and row["run_id"] in asks else (known.start, known.end) == (start, end)
+        )
+        if row["state"] != "asked" and row["backfill_id"] not in finished and is_wanted and (known.tables, known.rules) == (tables, rules):
             return known
     backfill = Backfill(uuid.uuid4().hex[:12], start, end, tables, rules)
+    if has_asked:
+        backfill = _with_neighbours(backfill, [_backfill(row) for row in asks.values()])
     _record(settings, backfill, run_id, "started")
     return backfill
+
+
+def ask(settings: Settings, start: datetime, end: datetime, tables: Sequence[str], run_id: str) -> None:
+    """Record that a run wants a range rebuilt: whichever run begins first next to it rebuilds it, too."""
+    _record(settings, Backfill(uuid.uuid4().hex[:12], start, end, tuple(tables), {}), run_id, "asked")
+
+
+def done_by(settings: Settings, run_id: str) -> str | None:
+    """The other run that has rebuilt what a run asked for, since it did; None if none has."""
+    rows = _rows(settings)
+    own = [row for row in rows if row["state"] == "asked" and row["run_id"] == run_id]
+    found = _began_after(own[-1], rows) if own else None
+    return found["run_id"] if found and found["run_id"] != run_id else None
 
 
 def steps_done(settings: Settings, backfill: Backfill) -> list[Step]:
@@ -152,6 +179,37 @@ def is_of_release(row: Mapping[str, Any], released: Mapping[str, int]) -> bool:
     """
     changed = json.loads(row["_versions"] or "{}")
     return row["state"] == "done" and all(version <= released.get(name, -1) for name, version in changed.items() if name in BY_NAME)
+
+
+def _finished(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {row["backfill_id"] for row in rows if row["state"] == "finished"}
+
+
+def _began_after(ask: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The beginning of a finished backfill, by a run that had asked, too, that took in what was asked for before it began."""
+    askers, finished = {row["run_id"] for row in rows if row["state"] == "asked"}, _finished(rows)
+    for row in rows:
+        takes_it_in = row["range_start"] <= ask["range_start"] and ask["range_end"] <= row["range_end"] and row["tables"] == ask["tables"]
+        is_later = row["state"] == "started" and row["number"] > ask["number"]
+        if is_later and takes_it_in and row["run_id"] in askers and row["backfill_id"] in finished:
+            return row
+    return None
+
+
+def _open_asks(rows: Sequence[Mapping[str, Any]], tables: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """What runs ask for of just these tables, by run: the newest of each, unless it is done, or forgotten."""
+    since = datetime.now(UTC) - _FORGOTTEN_AFTER
+    asks = {row["run_id"]: row for row in rows if row["state"] == "asked" and row["tables"] == list(tables)}
+    return {run: row for run, row in asks.items() if row["recorded_at"] > since and _began_after(row, rows) is None}
+
+
+def _with_neighbours(backfill: Backfill, others: Sequence[Backfill]) -> Backfill:
+    """A backfill with the ranges that touch it, and those that touch these."""
+    touching = [other for other in others if other.start <= backfill.end and backfill.start <= other.end]
+    start, end = (min(each.start for each in (backfill, *touching)), max(each.end for each in (backfill, *touching)))
+    if (start, end) == (backfill.start, backfill.end):
+        return backfill
+    return _with_neighbours(replace(backfill, start=start, end=end), others)
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:

@@ -145,11 +145,15 @@ class Windows(Strategy):
 
 @dataclass(frozen=True)
 class Keys(Strategy):
-    """All rows of a customer or an account, by `make` of all their silver rows. `adds` as of `Windows`."""
+    """All rows of a customer or an account, by `make` of all their silver rows. `adds` as of `Windows`.
+
+    `sums`: what `make` gives, as columns by their names in DataFusion's SQL, by which `Inputs.groups` makes them of all silver rows.
+    """
 
     make: Pure
     key: str
     adds: Mapping[str, str] | None = field(default=None, kw_only=True)
+    sums: Sql | None = field(default=None, kw_only=True)
 
     def whole(self, table: Table, inputs: Inputs) -> DataFrame:
         """All rows of everybody."""
@@ -159,8 +163,12 @@ class Keys(Strategy):
         """All rows of those who have a row of silver, or of the table, in the region."""
         present = inputs.read(table)
         touched = region.keys(self.key, present, table.time_column or "")
-        wanted = self.make(inputs.silver().join(touched, on=self.key, how="left_semi"))
-        return present.join(touched, on=self.key, how="left_semi"), wanted
+
+        def of_touched(rows: DataFrame) -> DataFrame:
+            return rows.join(touched, on=self.key, how="left_semi")
+
+        sums = inputs.groups(table, {self.key: self.key}, self.sums, ALL, None) if self.sums else None
+        return of_touched(present), self.make(of_touched(inputs.silver())) if sums is None else of_touched(sums)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import Cell
+from spark_jobs.lake.silver_tables import ARRIVAL
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ ADD_BOOKED = {
     "credits": "t.credits + s.credits",
     "debits": "t.debits + s.debits",
 }
+BOOKED = {  # in DataFusion's SQL, of silver rows
+    "transactions": "count(*)",
+    "credits": "sum(case when type = 'Credit' then amount else 0 end)",
+    "debits": "sum(case when type = 'Debit' then amount else 0 end)",
+}
+
+
+def last_of(column: str) -> str:
+    """The value of a column in the last of some silver rows by (event_at, arrival), in DataFusion's SQL."""
+    return f"last_value({column} order by event_at, {', '.join(ARRIVAL)})"
 
 
 def totals(transactions: DataFrame, window: Column, by: Sequence[str] = ("type",)) -> DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.runtime.late_spark import F
+from spark_jobs.runtime.times import to_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -135,6 +137,11 @@ def beside(moments: pa.Table, key: str | None, start: str, end: str, width: int,
 def since(time: str, micros: int) -> Where:
     """Whether a time is at least so many microseconds after the epoch."""
     return Where(f"{time} >= timestamp_micros({micros})")
+
+
+def within(time: str, start: datetime, end: datetime) -> str:
+    """Whether a time lies in [start, end)."""
+    return f"{time} >= timestamp_micros({to_micros(start)}) and {time} < timestamp_micros({to_micros(end)})"
 
 
 def to_datafusion(condition: str) -> str:

@@ -196,11 +196,6 @@ DECISIONS = Table(
     """decided_at timestamp, choice string, layer string, who string, why string, run_id string, release_id bigint,
     generation bigint""",
 )
-BACKFILL_GRANTS = Table(  # which run of the DAG backfill_days rebuilds the day of which
-    "control.backfill_grants",
-    """run_id string, clear_number int, day date, leader string, leader_clear_number int, leader_day date,
-    granted_at timestamp""",
-)
 HOLES = Table(
     "control.holes",
     """table string, _topic string, _partition int, first_offset bigint, last_offset bigint, why string, recorded_at timestamp""",
@@ -257,7 +252,7 @@ LIVE_BESIDE = {LIVE_ENRICHED_TRANSACTIONS: BRONZE_CUSTOMERS}
 LIVE = (LIVE_TRANSACTIONS, LIVE_REFUSED, *LIVE_RESULTS)
 CONTROL = (
     *(BATCHES, QUALITY_RESULTS, RELEASES, CORRECTIONS, ERASURES, REDRIVES, BACKFILLS, AUDITS),
-    *(RULE_SETS, REGISTRY_SCHEMAS, DECISIONS, BACKFILL_GRANTS, HOLES, TOPICS, ALERT_SILENCES, DISTRICTS),
+    *(RULE_SETS, REGISTRY_SCHEMAS, DECISIONS, HOLES, TOPICS, ALERT_SILENCES, DISTRICTS),
 )
 EVERY = (*BRONZE, *SILVER_OWNED, *GOLD, *LIVE, *CONTROL)
 LAYERS = {"bronze": BRONZE, "silver": SILVER, "gold": GOLD}

@@ -7,7 +7,7 @@ after the last finished step. The next job that writes silver or gold finishes a
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -58,7 +58,9 @@ class Request:
 
 
 def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) -> None:
-    """Rebuild what is requested, or continue the unfinished backfill of the same. The caller is the only backfill.
+    """Rebuild what is requested (of a run that has asked for it, with its neighbours: backfills.py), or continue the unfinished backfill.
+
+    The caller is the only backfill.
 
     Raises GateClosed when a step is not judged good: it stays unreleased, and the later ones are not begun. Also where a gate is closed
     for live rows that gold has not taken: then nothing of the step is rebuilt.
@@ -69,10 +71,10 @@ def run(spark: SparkSession, settings: Settings, request: Request, run_id: str) 
     rules = {topic.name: rule_sets.present(settings, topic.name).version for topic in TOPICS}
     with rollback.hold(settings, LEASED, owner="backfill"):  # what is done, and the generation that it belongs to
         backfill = backfills.find_or_start(settings, request.start, request.end, request.tables, rules, run_id)
+        request = replace(request, start=backfill.start, end=backfill.end)
         done = backfills.steps_done(settings, backfill)
         work = _Work(spark, settings, request, backfill, run_id)
-    if done:
-        log.info("%s continues after %s", backfill, done[-1])
+    log.info("%s continues after %s", backfill, done[-1]) if done else log.info("%s begins", backfill)
     asks = any(request.asks_for(topic.silver) for topic in VERSIONS)
     first = [Step(backfill, DIMENSIONS, request.start, request.end)] if asks and DIMENSIONS not in {step.part for step in done} else []
     for topic in EVENTS:
@@ -104,7 +106,7 @@ class _Work:
 
     def __init__(self, spark: SparkSession, settings: Settings, request: Request, backfill: Backfill, run_id: str) -> None:
         self.spark, self.settings, self.request, self.backfill, self.run_id = spark, settings, request, backfill, run_id
-        self.generation, self.published = control.generation(settings), False
+        self.generation, self.published, self.has_had_turn = control.generation(settings), False, False
 
     def rebuild(self, steps: list[Step]) -> None:
         """Some steps in one turn."""
@@ -145,6 +147,9 @@ class _Work:
 
     def take_turn(self, steps: list[tuple[Step, list[Staged]]]) -> bool:
         """Do steps under the leases, and let the live flow have its turn; False when the staged rows hold no more."""
+        if self.has_had_turn:
+            time.sleep(_PAUSE_SECONDS)
+        self.has_had_turn = True
         self.await_live_gates()
         with leases.hold(self.settings, LEASED, owner="backfill"):
             if control.generation(self.settings) != self.generation:
@@ -163,7 +168,6 @@ class _Work:
             if self.request.publish:
                 with progress.phase("judging and releasing"):
                     self.publish()
-        time.sleep(_PAUSE_SECONDS)
         return True
 
     def refuse_other_rules(self) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import StructType
 
@@ -19,7 +20,7 @@ from spark_jobs import control
 from spark_jobs.control import corrections, rebuilt, redrives
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.lake import sinks, sources
-from spark_jobs.lake.kept import kept
+from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import ARRIVAL, CORRECTIONS, LAYERS, Table
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn
@@ -37,7 +38,10 @@ APPLICATION = "backfill"
 
 @dataclass(frozen=True)
 class Staged:
-    """The judged rows of a topic, in a range, kept in a folder: by which rules, up to which bronze batch, with which corrections."""
+    """The judged rows of a topic, in a range: by which rules, up to which bronze batch, with which corrections.
+
+    A few are held in memory, many are kept in a folder.
+    """
 
     topic: Topic
     rules: RuleSet
@@ -45,6 +49,7 @@ class Staged:
     last_batch: int
     corrections: int
     schema: StructType
+    few: pa.Table | None = None
 
     def is_fresh(self, settings: Settings) -> bool:
         """Whether the rows would be judged just so now: no correction came."""
@@ -52,7 +57,7 @@ class Staged:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The judged rows."""
-        return spark.read.schema(self.schema).parquet(str(self.folder))
+        return spark.read.schema(self.schema).parquet(str(self.folder)) if self.few is None else in_memory(spark, self.few)
 
     def days(self, spark: SparkSession) -> list[tuple[datetime, int]]:
         """The beginnings of the days that have rows, in order, and how many rows these are."""
@@ -77,8 +82,11 @@ def stage(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet,
     """
     storage.remove(folder)
     last, given = control.last_batch(settings, "silver", topic.silver.name), _corrections(settings)
-    bronze = reads.read_records(spark, settings, topic, last, start, end)
+    few = reads.few_records(settings, topic, last, start, end)
+    bronze = reads.read_table(spark, settings, topic.bronze).where(F.col("_batch") <= last) if few is None else in_memory(spark, few)
     judged = _judge(spark, settings, topic, rules, bronze, sources.between("_at", start, end))
+    if few is not None:
+        return Staged(topic, rules, folder, last, given, judged.schema, judged.toArrow())
     judged.write.parquet(str(folder))
     return Staged(topic, rules, folder, last, given, judged.schema)
 
@@ -119,7 +127,11 @@ class _Rebuild:
     def run(self, run_id: str, on_write: Callable[[datetime | None], None] | None) -> Rebuilt:
         staged = self.staged.rows(self.spark).where(sources.between("_at", self.start, self.end))
         count = staged.count()
-        here = self.read(self.topic.silver).where(sources.between(self.topic.silver.time_column or "", self.start, self.end))
+        few = reads.few_within(self.settings, self.topic.silver, self.start, self.end)
+        if self.topic.has_versions and not count and few is not None and not few.num_rows:
+            return Rebuilt(0, {})
+        here = self.read(self.topic.silver) if few is None else in_memory(self.spark, few)
+        here = here.where(sources.between(self.topic.silver.time_column or "", self.start, self.end))
         here = here.where(F.col("_batch") <= self.staged.last_batch)
         judged, places = self.judged(staged, here)
         found, since = places.agg(F.count("*"), F.min("_batch")).collect()[0]

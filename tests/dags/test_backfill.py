@@ -1,27 +1,23 @@
-"""The DAG backfill_days: its schedule, its params, who leads for which days, and what reaches the job."""
+"""The DAG backfill_days: its schedule, its params, what its runs ask for, and what reaches the job."""
 
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, date, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
-from airflow.sdk import DAG, Context
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, ParamValidationError, TaskDeferred
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.types import DagRunType
 from pendulum import DateTime
 
-from include.orchestration import backfill
-from include.orchestration.backfill import FAILURE, Range, decide, find_run, read_range
+from include.orchestration.backfill import read_range
 from include.orchestration.defaults import NO_BACKFILL, dag_of_run
-from include.orchestration.grants import DAY, Run
 from spark_jobs import control
-from spark_jobs.lake.tables import BACKFILL_GRANTS, GOLD, REBUILT
-from spark_jobs.runtime.settings import read_settings
-from tests.support.task_instance import TaskInstance
+from spark_jobs.lake.tables import BACKFILLS, GOLD, REBUILT
+from spark_jobs.runtime.settings import Settings
 
 FIRST = date(2024, 5, 1)
 HOSTILE = ["'; DROP TABLE x", "$(id)", "{{ 7 * 7 }}", "../../etc/passwd", "2024-05-01\n", "٢٠٢٤-05-01", "--tables=x", "x" * 1_000_000]
@@ -33,24 +29,16 @@ def dag(dag_bag: DagBag) -> DAG:
     return dag_bag.dags["backfill_days"]
 
 
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[date, Run]:
-    """The runs of a backfill of three days, as Airflow tells of them."""
-    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
-    known = {day: Run(f"backfill__{day}", 0, day, "queued", wanted=(False,)) for day in (FIRST, FIRST + DAY, FIRST + 2 * DAY)}
-    monkeypatch.setattr(backfill, "find_run", known.get)
-    return known
-
-
 def params(**given: Any) -> dict[str, Any]:
     return {"start": None, "end": None, "tables": [], "dry_run": False} | given
 
 
-def context(ti: TaskInstance, day: date | None, **given: Any) -> Context:
-    """That of a run of a backfill, or by hand where there is no day."""
+def asked_by(dag: DAG, day: date | None, **given: Any) -> dict[str, Any]:
+    """What `find_days` of a run of a backfill gives, or of one by hand where there is no day."""
     moment = datetime(day.year, day.month, day.day, tzinfo=UTC) if day else None
-    run = SimpleNamespace(run_type="backfill" if day else "manual", run_id=f"backfill__{day}", clear_number=0, logical_date=moment)
-    return ti.context(dag_run=run, params=params(**given))
+    run = SimpleNamespace(run_type="backfill" if day else "manual", run_id=f"backfill__{day}", logical_date=moment)
+    find_days: Any = dag.get_task("find_days")
+    return dict(find_days.python_callable(params=params(**given), dag_run=run))
 
 
 # The schedule
@@ -93,7 +81,7 @@ def test_a_run_of_any_date_has_all_tasks(dag: DAG) -> None:
     assert {(task.start_date, task.end_date) for task in stored.tasks} == {(None, None)}  # a run by hand lacks tasks that have ended
 
 
-def test_days_share_one_application_and_groups_follow_each_other(dag: DAG) -> None:
+def test_one_application_runs_after_the_other(dag: DAG) -> None:
     rebuild = dag.get_task("rebuild")
     assert rebuild.max_active_tis_per_dag == 1
     assert rebuild.retries == 10
@@ -173,78 +161,28 @@ def test_a_range_reaches_the_job_as_arguments_to_the_minute() -> None:
 # find_days
 
 
-def test_one_run_leads_and_the_others_wait_for_its_end_without_a_process(dag: DAG, runs: dict[date, Run]) -> None:
-    find_days: Any = dag.get_task("find_days")
-    asked = find_days.execute(context(TaskInstance(), FIRST + DAY, dry_run=False))
-    assert asked == Range(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 4, tzinfo=UTC)).to_xcom()
-
-    runs[FIRST + DAY] = Run("backfill__2024-05-02", 0, FIRST + DAY, "running", wanted=(False,))
-    with pytest.raises(TaskDeferred) as waiting:
-        find_days.execute(context(TaskInstance(), FIRST))
-    assert waiting.value.trigger.run_ids == ["backfill__2024-05-02"]
-    assert set(waiting.value.trigger.states) == {"success", "failed", "queued"}
-
-    runs[FIRST + DAY] = Run("backfill__2024-05-02", 0, FIRST + DAY, "success", datetime.now(UTC), (False,))
-    with pytest.raises(DownstreamTasksSkipped) as skipped:
-        getattr(find_days, waiting.value.method_name)(context(TaskInstance(), FIRST), event="the trigger's")
-    assert set(skipped.value.tasks) == AFTER
+def test_a_run_of_a_backfill_asks_for_its_own_day(dag: DAG, home: Settings) -> None:
+    chosen = ["gold.debit_share"]
+    assert asked_by(dag, FIRST) == {"start": "2024-05-01T00:00:00Z", "end": "2024-05-02T00:00:00Z", "tables": [], "dry_run": False}
+    assert asked_by(dag, FIRST, tables=chosen)["tables"] == chosen
+    assert asked_by(dag, FIRST, dry_run=True)["dry_run"]
+    asks = sorted(control.read(home, BACKFILLS).to_pylist(), key=lambda ask: ask["number"])
+    assert [(ask["run_id"], ask["state"], ask["tables"]) for ask in asks] == [
+        ("backfill__2024-05-01", "asked", list(REBUILT)),
+        ("backfill__2024-05-01", "asked", chosen),
+    ]
+    assert {(f"{ask['range_start']:%m-%d}", f"{ask['range_end']:%m-%d}") for ask in asks} == {("05-01", "05-02")}
 
 
-def test_a_run_fails_as_its_leader_did_and_says_why(dag: DAG, runs: dict[date, Run]) -> None:
-    decide(runs[FIRST])
-    runs[FIRST] = Run(runs[FIRST].run_id, 0, FIRST, "failed", datetime.now(UTC), (False,))
-    ti = TaskInstance({("rebuild", FAILURE): "backfill: exit code 1: the disk is full"})
-    find_days: Any = dag.get_task("find_days")
-    with pytest.raises(AirflowFailException) as failed:
-        find_days.execute(context(ti, FIRST + DAY))
-    line = "the run backfill__2024-05-01, for 2024-05-01, which rebuilds this day too, failed: backfill: exit code 1: the disk is full"
-    assert str(failed.value) == line
-
-
-def test_grants_are_on_record(runs: dict[date, Run]) -> None:
-    leader, days = decide(runs[FIRST])
-    assert (leader.run_id, days) == ("backfill__2024-05-01", list(runs))
-    rows = control.read(read_settings(), BACKFILL_GRANTS).to_pylist()
-    assert {(row["run_id"], row["leader"]) for row in rows} == {(run.run_id, leader.run_id) for run in runs.values()}
-
-
-def test_a_backfill_takes_no_start_and_end_of_its_form(dag: DAG, runs: dict[date, Run]) -> None:
-    find_days: Any = dag.get_task("find_days")
+def test_a_backfill_takes_no_start_and_end_of_its_form(dag: DAG, home: Settings) -> None:
     with pytest.raises(AirflowFailException, match="the dates of the Backfill form are the range"):
-        find_days.execute(context(TaskInstance(), FIRST, start="2024-05-01"))
-    assert control.read(read_settings(), BACKFILL_GRANTS).num_rows == 0
+        asked_by(dag, FIRST, start="2024-05-01")
+    assert control.read(home, BACKFILLS).num_rows == 0
 
 
-def test_a_run_by_hand_rebuilds_what_it_asks_for_and_leads_for_nobody(dag: DAG, runs: dict[date, Run]) -> None:
-    find_days: Any = dag.get_task("find_days")
-    asked = find_days.execute(
-        context(TaskInstance(), None, start="2024-05-01T10:00Z", end="2024-05-01T10:01Z", tables=["gold.debit_share"])
-    )
+def test_a_run_by_hand_rebuilds_what_it_asks_for_and_nobody_else_does(dag: DAG, home: Settings) -> None:
+    asked = asked_by(dag, None, start="2024-05-01T10:00Z", end="2024-05-01T10:01Z", tables=["gold.debit_share"])
     assert asked == {"start": "2024-05-01T10:00:00Z", "end": "2024-05-01T10:01:00Z", "tables": ["gold.debit_share"], "dry_run": False}
     with pytest.raises(AirflowFailException, match="found no start and end"):
-        find_days.execute(context(TaskInstance(), None))
-    assert control.read(read_settings(), BACKFILL_GRANTS).num_rows == 0
-
-
-def test_a_run_of_another_time_of_day_or_by_hand_is_no_run_of_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.sdk.execution_time import comms, task_runner
-
-    midnight, asked = datetime(2024, 5, 1, tzinfo=UTC), []
-    found: dict[str, Any] = {"dag_id": "backfill_days", "run_id": "x", "clear_number": 2, "run_after": midnight, "start_date": None}
-    found |= dict.fromkeys(["data_interval_start", "data_interval_end", "end_date", "partition_key"])
-    found |= {"state": "running", "consumed_asset_events": [], "conf": {"tables": ["gold.debit_share"], "dry_run": True}}
-
-    def answer(run_type: str, logical_date: datetime) -> Run | None:
-        result = comms.PreviousDagRunResult.model_validate({"dag_run": found | {"run_type": run_type, "logical_date": logical_date}})
-
-        def send(question: comms.GetPreviousDagRun) -> comms.PreviousDagRunResult:
-            asked.append(question.logical_date)
-            return result
-
-        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
-        return find_run(FIRST)
-
-    assert answer("backfill", midnight) == Run("x", 2, FIRST, "running", None, ("gold.debit_share", True))
-    assert answer("backfill", midnight - DAY) is None
-    assert answer("manual", midnight) is None
-    assert all(midnight < moment < midnight + timedelta(seconds=1) for moment in asked)
+        asked_by(dag, None)
+    assert control.read(home, BACKFILLS).num_rows == 0

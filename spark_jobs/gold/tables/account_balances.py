@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Keys
-from spark_jobs.gold.sums import ADD_BOOKED, total
+from spark_jobs.gold.sums import ADD_BOOKED, BOOKED, last_of, total
 from spark_jobs.lake.silver_tables import ARRIVAL
 from spark_jobs.runtime.late_spark import F
 
@@ -58,6 +58,7 @@ TABLE = GoldTable(
     strategy=Keys(
         account_balances,
         "account_id",
+        sums=BOOKED | {name: last_of("event_at" if name == "last_event_at" else name) for name in _OF_LAST_ROW},
         adds=ADD_BOOKED | {name: f"case when {_is_later()} then s.{name} else t.{name} end" for name in _OF_LAST_ROW},
     ),
     cell=Cell(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Inputs, Keys, Parts, Region
+from spark_jobs.gold.sums import BOOKED, last_of
 from spark_jobs.gold.tables.account_balances import account_balances
 from spark_jobs.runtime.late_spark import F, Window
 
@@ -21,12 +22,7 @@ if TYPE_CHECKING:
 NEAR = 31  # days; where an account has a day in most months, those next to a day are found among so many
 _NEARER = 7  # where most accounts have a day in each week, so many rows fit into memory
 _EACH = {"account_id": "account_id", "day": "event_on"}
-_SUMS = {
-    "closing": "last_value(balance order by event_at, _batch, _topic, _partition, _offset)",
-    "credits": "sum(case when type = 'Credit' then amount else 0 end)",
-    "debits": "sum(case when type = 'Debit' then amount else 0 end)",
-    "transactions": "count(*)",
-}
+_SUMS = BOOKED | {"closing": last_of("balance")}
 
 
 def account_days(transactions: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Keys
-from spark_jobs.gold.sums import ADD_BOOKED, total
+from spark_jobs.gold.sums import ADD_BOOKED, BOOKED, total
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ TABLE = GoldTable(
     strategy=Keys(
         customer_activity,
         "customer_id",
+        sums=BOOKED | {"first_event_at": "min(event_at)", "last_event_at": "max(event_at)"},
         adds=ADD_BOOKED
         | {
             "first_event_at": "least(t.first_event_at, s.first_event_at)",

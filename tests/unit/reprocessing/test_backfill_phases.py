@@ -10,6 +10,7 @@ import pytest
 from spark_jobs.control.backfills import DIMENSIONS, TRANSACTIONS, Backfill, Step
 from spark_jobs.lake.tables import REBUILT
 from spark_jobs.reprocessing import backfill
+from spark_jobs.reprocessing.silver_range import Rebuilt
 from spark_jobs.runtime import progress
 from spark_jobs.runtime.settings import read_settings
 
@@ -17,14 +18,15 @@ from spark_jobs.runtime.settings import read_settings
 def test_a_step_says_which_layer_it_rebuilds(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[str, str]] = []
 
-    def note(where: str) -> Any:
-        def called(*_: object) -> None:
+    def note(where: str, done: Any = None) -> Any:
+        def called(*_: object, **__: object) -> Any:
             said.append((where, "; ".join(phase.now for phase in progress._phases)))
+            return done
 
         return called
 
     monkeypatch.setattr("spark_jobs.silver.job.finish", note("finish"))
-    monkeypatch.setattr(backfill, "rebuild_silver", note("silver"))
+    monkeypatch.setattr(backfill, "rebuild_silver", note("silver", Rebuilt(0, {})))
     monkeypatch.setattr("spark_jobs.gold.job.run", note("gold"))
     monkeypatch.setattr(backfill, "rebuild_gold", note("gold range"))
     work = cast(Any, object.__new__(backfill._Work))
