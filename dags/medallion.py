@@ -7,8 +7,8 @@ minutes. A second run changes nothing, a failed run loses nothing, and readers s
 **When a task fails**, its log ends with one line: what was found, what was expected, what to do. No clean-up is needed: the next run
 repeats what is missing. Exit codes 2 and 3 are not retried, others twice with growing pauses.
 
-- `find_new_batches`: a gate is closed and no decision lets the run continue. The line names the run of `quality_decision` that waits
-  for the answer, or the operator who decided to wait, and why. Answer under *Required Actions*, or trigger `quality_decision`.
+- `silver`, without an exit code: a gate is closed and no decision lets the run continue. The line names the run of `quality_decision`
+  that waits for the answer, or the operator who decided to wait, and why. Answer under *Required Actions*, or trigger `quality_decision`.
   Otherwise bronze or the list of releases cannot be read: is LEDGER_WAREHOUSE right, is the disk there?
 - `silver`, `gold`: exit code 2: a setting is wrong. 3: a closed gate is on record. 5: another process held the tables for 10 minutes.
   Correct it; the next run continues where this one stopped.
@@ -32,11 +32,10 @@ as rows.
 Airflow's *Backfill* form is refused here: a run takes what is new, whatever its date. To rebuild days, use `backfill_days`.
 """
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param, TriggerRule, dag, task
+from airflow.sdk import Param, TriggerRule, dag
 
 from include.orchestration.alerts import alerts
 from include.orchestration.assets import RELEASE, layer_assets, tell_release, topic_assets
@@ -45,7 +44,7 @@ from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, about
 from include.orchestration.gates import quality_gate
 from include.orchestration.jobs import job, spark_job
 from include.orchestration.new_batches import NEW_BATCHES
-from include.orchestration.progress import has_new_batches
+from include.orchestration.progress import TakeNewBatches
 
 GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gate that hangs must not stop the pipeline silently
 
@@ -71,10 +70,6 @@ GATE_LIMIT = timedelta(minutes=30)  # twice the wait for a lease and more: a gat
 def medallion() -> None:
     """Wire the tasks of the run."""
 
-    @task.short_circuit(doc_md="Ends the run here, without a JVM, unless bronze holds batches that the newest release lacks.")
-    def find_new_batches(params: Mapping[str, Any] | None = None, ti: Any = None) -> bool:
-        return has_new_batches(force=bool(params and params["force"]), ti=ti)
-
     judging: dict[str, Any] = {
         "execution_timeout": GATE_LIMIT,
         "on_failure_callback": alerts(
@@ -82,7 +77,11 @@ def medallion() -> None:
             "decide in Airflow, under Required Actions: release anyway, roll back or wait. Readers keep the previous release.",
         ),
     }
-    silver = spark_job("silver", doc_md="Parses and judges new bronze batches: valid rows, duplicates, quarantine, late rows.")
+    silver = spark_job(
+        "silver",
+        operator=TakeNewBatches,
+        doc_md="Parses and judges new bronze batches: valid rows, duplicates, quarantine, late rows. Ends the run where none is new.",
+    )
     topics, (bronze, silver_tables, gold_tables) = topic_assets(), map(layer_assets, ("bronze", "silver", "gold"))
     bronze_gate = quality_gate("bronze", bronze, inlets=topics, **judging, doc_md="Judges the batches that silver read.")
     silver_gate = quality_gate("silver", silver_tables, inlets=bronze, **judging, doc_md="Judges what silver wrote.")
@@ -103,7 +102,7 @@ def medallion() -> None:
         doc_md="Starts a run of `quality_decision` if a gate is closed and no question is open; skipped otherwise.",
     )
 
-    find_new_batches() >> silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
+    silver >> [bronze_gate, silver_gate] >> gold >> gold_gate >> release
     [bronze_gate, silver_gate, gold_gate] >> ask
 
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.providers.standard.utils.skipmixin import SkipMixin
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from include.orchestration.decisions import open_verdicts, waits_for
+from include.orchestration.jobs import SparkJob
 from include.orchestration.pages import with_pages
 from spark_jobs.control.verdicts import read_decisions
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -35,6 +38,17 @@ def has_new_batches(force: bool, ti: Any = None) -> bool:
     work = due_work(settings, datetime.now(UTC))
     log.info("%s", work.why if work else "The newest release holds every bronze batch.")
     return work is not None
+
+
+class TakeNewBatches(SparkJob, SkipMixin):
+    """A Spark job that runs where `has_new_batches` says so. Elsewhere the run ends with it, before a JVM starts."""
+
+    def execute(self, context: Context) -> None:
+        """Run the job, or skip all tasks after it. Raises AirflowFailException as `has_new_batches` does."""
+        ti, params = context["ti"], context.get("params") or {}
+        if not has_new_batches(force=bool(params.get("force")), ti=ti):
+            self.skip(ti, self.get_flat_relatives(upstream=False))
+        super().execute(context)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
-from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import DAG, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
 from include.orchestration.jobs import Job, job, job_error, spark_job
 from include.orchestration.lineage import parent_of
-from include.orchestration.progress import has_new_batches
+from include.orchestration.progress import TakeNewBatches, has_new_batches
 from spark_jobs.runtime import fork_server, progress
 from spark_jobs.runtime.engine import FOLDER
 from spark_jobs.runtime.forks import Forked
@@ -274,3 +275,20 @@ def test_a_forced_run_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "missing"))
     assert has_new_batches(force=True)
     assert not (tmp_path / "missing").exists()
+
+
+def test_without_new_batches_no_jvm_starts_and_nothing_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_submit: FakeSparkSubmit
+) -> None:
+    """Unless the run is forced."""
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "missing"))
+    with DAG("d", schedule=None):
+        silver: Any = spark_job("silver", operator=TakeNewBatches)
+        silver >> job("release")
+    spark_submit.prepare(silver, "exit 0")
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        silver.execute(TaskInstance().context(params={"force": False}))
+    assert skipped.value.tasks == ["release"]
+    assert not (spark_submit.home / "arguments").exists()
+    silver.execute(TaskInstance().context(run_id="r", params={"force": True}))
+    assert spark_submit.arguments()[-1] == "silver"

@@ -55,7 +55,7 @@ def test_an_operator_waits_and_then_releases_anyway(
     fill_bronze(settings, garbage("first"))
     closed = await_run(api, known, "failed")
     assert states(api, medallion, closed) == {
-        **dict.fromkeys(["find_new_batches", "silver", "bronze_gate", "ask_for_decision"], "success"),
+        **dict.fromkeys(["silver", "bronze_gate", "ask_for_decision"], "success"),
         **dict.fromkeys(["gold", "gold_gate", "release"], "upstream_failed"),
         "silver_gate": "failed",
     }
@@ -77,9 +77,9 @@ def test_an_operator_waits_and_then_releases_anyway(
     rows = content(settings)
 
     waiting = run(api, medallion, "failed")
-    assert states(api, medallion, waiting)["find_new_batches"] == "failed"
+    assert states(api, medallion, waiting)["silver"] == "failed"
     assert set(states(api, medallion, waiting).values()) == {"failed", "upstream_failed", "skipped"}  # nobody is asked twice
-    line = log(settings, medallion, waiting, "find_new_batches")
+    line = log(settings, medallion, waiting, "silver")
     for part in (
         "waiting, as was decided",
         f"{OPERATOR} decided to wait at",
