@@ -133,12 +133,12 @@ class Rebuild(SparkJob, SkipMixin):
     """
 
     def execute(self, context: Context, event: Any = None) -> None:
-        """Run the job."""
+        """Run the job; raises AirflowFailException for exit codes that no other try can change."""
         ti = context["ti"]
         asked = read_range(ti.xcom_pull(task_ids="find_days") or {})
         if other := backfills.done_by(read_settings(), context.get("run_id", "")):
             self.log.info("The run %s has rebuilt this day with its own: nothing to do.", other)
-            self.skip(ti, self.get_flat_relatives(upstream=False))
+            self.skip(ti, self.get_flat_relatives(upstream=False))  # raises, which ends the task well
         self.application_args = asked.arguments()
         if not asked.dry_run:
             self._wait_for_decision()

@@ -47,7 +47,7 @@ class TakeNewBatches(SparkJob, SkipMixin):
         """Run the job, or skip all tasks after it. Raises AirflowFailException as `has_new_batches` does."""
         ti, params = context["ti"], context.get("params") or {}
         if not has_new_batches(force=bool(params.get("force")), ti=ti):
-            self.skip(ti, self.get_flat_relatives(upstream=False))
+            self.skip(ti, self.get_flat_relatives(upstream=False))  # raises, which ends the task well
         super().execute(context)
 
 

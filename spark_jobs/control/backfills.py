@@ -39,6 +39,10 @@ class Backfill:
     def __str__(self) -> str:
         return f"backfill of {to_text(self.start)} to {to_text(self.end)}"
 
+    def takes_in(self, start: datetime, end: datetime) -> bool:
+        """Whether a range lies in this one."""
+        return self.start <= start and end <= self.end
+
     @property
     def command(self) -> str:
         """The command that continues it."""
@@ -75,10 +79,11 @@ def find_or_start(
     has_asked = run_id in asks
     for row in reversed(rows):
         known = _backfill(row)
-        is_wanted = (
-            known.start <= start and end <= known.end if has_asked and row["run_id"] in asks else (known.start, known.end) == (start, end)
-        )
-        if row["state"] != "asked" and row["backfill_id"] not in finished and is_wanted and (known.tables, known.rules) == (tables, rules):
+        is_same = (known.start, known.end) == (start, end)
+        is_shared = has_asked and row["run_id"] in asks and known.takes_in(start, end)
+        if row["state"] == "asked" or row["backfill_id"] in finished or (known.tables, known.rules) != (tables, rules):
+            continue
+        if is_same or is_shared:
             return known
     backfill = Backfill(uuid.uuid4().hex[:12], start, end, tables, rules)
     if has_asked:
@@ -189,7 +194,7 @@ def _began_after(ask: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> M
     """The beginning of a finished backfill, by a run that had asked, too, that took in what was asked for before it began."""
     askers, finished = {row["run_id"] for row in rows if row["state"] == "asked"}, _finished(rows)
     for row in rows:
-        takes_it_in = row["range_start"] <= ask["range_start"] and ask["range_end"] <= row["range_end"] and row["tables"] == ask["tables"]
+        takes_it_in = row["tables"] == ask["tables"] and _backfill(row).takes_in(ask["range_start"], ask["range_end"])
         is_later = row["state"] == "started" and row["number"] > ask["number"]
         if is_later and takes_it_in and row["run_id"] in askers and row["backfill_id"] in finished:
             return row

@@ -101,10 +101,8 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
 
     Neighbours are looked for among the days around; of accounts that have none there all days are read.
     """
-    touched, days_of = (
-        region.rows.select("account_id", F.col("event_on").alias("day")).distinct(),
-        region.on_days("event_on", 0, key="account_id"),
-    )
+    touched = region.rows.select("account_id", F.col("event_on").alias("day")).distinct()
+    days_of = region.on_days("event_on", 0, key="account_id")
     if (found := inputs.groups(TABLE, _EACH, _SUMS, days_of, None)) is not None:
         rebuilt = inputs.hold(region.among(found, touched))
     else:
