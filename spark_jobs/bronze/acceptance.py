@@ -5,7 +5,7 @@ Needs no Spark. Works while the ingestion runs and is refused: it is recorded in
 
 import logging
 
-from spark_jobs.bronze import gaps, incarnations, large
+from spark_jobs.bronze import gaps, incarnations, records
 from spark_jobs.bronze.resume_state import find_resume_state
 from spark_jobs.kafka.fetches import Fetches
 from spark_jobs.kafka.record_batches import MOST_BYTES
@@ -53,7 +53,7 @@ def give_up(settings: Settings, table: Table, partition: int, offset: int, who: 
     record = None
     if state.present.begins.get(str(partition), offset + 1) <= offset < state.present.ends.get(str(partition), 0):
         with Fetches(settings.broker(), topic) as fetches:
-            record = next(large.records(fetches, partition, range(offset, offset + 1)), None)
+            record = next(records.records(fetches, partition, range(offset, offset + 1)), None)
     if record is None or not record.is_too_large:
         found = f"a record of {record.size} bytes" if record else "no record"
         raise SettingsError(f"topic {topic}: found {found} at {place}, expected one of more than {MOST_BYTES}; nothing was written")

@@ -16,8 +16,8 @@ from deltalake import WriterProperties, write_deltalake
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
-from spark_jobs.kafka.messages import EPOCH, MILLISECOND
 from spark_jobs.kafka.record_batches import Record
+from spark_jobs.kafka.record_columns import row_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied, commit_properties
 from spark_jobs.runtime import storage
@@ -33,15 +33,18 @@ _ROWS_A_GROUP = 100_000  # what is held in memory of a Parquet file that is bein
 
 def bronze_row(record: Record, topic: str, partition: int) -> dict[str, Any]:
     """A record of Kafka as bronze has it (without batch), bytes as they came."""
-    return {
-        "key": record.key,
-        "value": record.value,
-        "headers": [{"key": name, "value": value} for name, value in record.headers or ()] or None,
-        "_topic": topic,
-        "_partition": partition,
-        "_offset": record.offset,
-        "_timestamp": EPOCH + record.millis * MILLISECOND,
-    }
+    return {**row_of(record), "_topic": topic, "_partition": partition}
+
+
+def bronze_columns(table: Table, found: pa.RecordBatch, topic: str, partition: int, now: datetime) -> pa.RecordBatch:
+    """Records of a partition (kafka/record_columns.py) as bronze has them, without batch; `now` is for information."""
+    same = {"_topic": topic, "_partition": partition, "_batch": None, "_ingested_at": now, "_ingested_on": now.date()}
+    schema = pa.schema(table.delta_schema().to_arrow())
+    columns = [
+        pa.repeat(pa.scalar(same[field.name], field.type), len(found)) if field.name in same else found[field.name].cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def last_number(settings: Settings, table: Table) -> int:
@@ -119,31 +122,52 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
     return number
 
 
-def append_planned(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], upto: int, number: int) -> None:
-    """Append what the stream's batch `upto`, by its own count, brings: as the table's batch `number`. For the stream itself."""
-    _commit(settings, table, rows, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
+def append_planned(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], upto: int, number: int) -> int:
+    """Append what the stream's batch `upto`, by its own count, brings: as the table's batch `number`. For the stream itself.
+
+    Returns the number of rows. Raises what `rows` raises; then nothing is committed.
+    """
+    return _commit(settings, table, rows, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
 
 
 def _commit(
     settings: Settings, table: Table, batches: Iterable[pa.RecordBatch], number: int | None, metadata: Mapping[str, Any], txn: Txn | None
-) -> None:
+) -> int:
     properties = commit_properties(settings, table, metadata, [txn] if txn else [])
     schema = pa.schema(table.delta_schema().to_arrow())
-    rows = pa.RecordBatchReader.from_batches(schema, _numbered(batches, number))
+    rows = _Numbered(batches, number)
     kill_point(f"before {table.name}")
-    write_deltalake(
-        table.open(settings),
-        rows,
-        mode="append",
-        commit_properties=properties,
-        target_file_size=_FILE_BYTES,
-        writer_properties=WriterProperties(compression="SNAPPY", max_row_group_size=_ROWS_A_GROUP),
-    )
+    try:
+        write_deltalake(
+            table.open(settings),
+            pa.RecordBatchReader.from_batches(schema, rows),
+            mode="append",
+            commit_properties=properties,
+            target_file_size=_FILE_BYTES,
+            writer_properties=WriterProperties(compression="SNAPPY", max_row_group_size=_ROWS_A_GROUP),
+        )
+    except Exception:
+        if rows.error:  # the library has wrapped it in its own
+            raise rows.error from None
+        raise
     kill_point(f"after {table.name}")
+    return rows.count
 
 
-def _numbered(batches: Iterable[pa.RecordBatch], number: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows with the number of the new batch where they have none."""
-    for batch in batches:
-        place = batch.schema.get_field_index("_batch")
-        yield batch if number is None else batch.set_column(place, batch.schema.field(place), batch["_batch"].fill_null(number))
+class _Numbered:
+    """The rows with the number of the new batch where they have none; they are counted, and the error with which they end is kept."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], number: int | None) -> None:
+        self._batches, self._number = batches, number
+        self.count = 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.count += len(batch)
+                place, number = batch.schema.get_field_index("_batch"), self._number
+                yield batch if number is None else batch.set_column(place, batch.schema.field(place), batch["_batch"].fill_null(number))
+        except Exception as error:
+            self.error = error
+            raise

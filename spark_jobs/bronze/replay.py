@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_jobs import control
-from spark_jobs.bronze import additions, gaps, large
+from spark_jobs.bronze import additions, gaps, records
 from spark_jobs.bronze.coverage import Coverage, runs
 from spark_jobs.bronze.resume_state import resume_offsets
 from spark_jobs.kafka.fetches import Fetches
@@ -142,7 +142,7 @@ def _fetch(
             former = coverage.former_batches(span.partition, missing, skipped)
             wanted = set(missing.tolist())
             offsets = range(int(missing[0]), int(missing[-1]) + 1)
-            for record in large.records(fetches, span.partition, offsets, are_all_there=False):
+            for record in records.records(fetches, span.partition, offsets, are_all_there=False):
                 if record.offset not in wanted:
                     continue
                 wanted.remove(record.offset)

@@ -70,14 +70,22 @@ class RecordBatch:
         """Whether it belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
-    def decoded_size(self, most: int) -> int:
-        """How many bytes its records have once decoded; any number above `most` stands for more than that."""
+    @property
+    def is_stamped(self) -> bool:
+        """Whether the time of all its records is the broker's, `last_millis`."""
+        return bool(self.attributes & _APPENDED)
+
+    def decode(self, most: int) -> bytes | memoryview | None:
+        """What its records decode to; None where that is more than so many bytes. Raises ValueError or OSError where it is damaged."""
         if self.attributes & _COMPRESSION == _NONE:
-            return len(self.payload)
-        read, size = self._decoder(), 0
-        while size <= most and (piece := read(_PIECE)):
+            return self.payload if len(self.payload) <= most else None
+        read, pieces, size = self._decoder(), [], 0
+        while piece := read(_PIECE):
+            pieces.append(piece)
             size += len(piece)
-        return size
+            if size > most:
+                return None
+        return b"".join(pieces)
 
     def records(self) -> Iterator[Record]:
         """Its records in order. Raises ValueError where they cannot be decoded."""
@@ -99,12 +107,8 @@ class RecordBatch:
         key, at = _bytes(body, at)
         value, at = _bytes(body, at)
         count, at = _varint(body, at)
-        headers: Headers = []
-        for _ in range(count):
-            name, at = _bytes(body, at)
-            content, at = _bytes(body, at)
-            headers.append(((name or b"").decode(errors="replace"), content))
-        millis = self.last_millis if self.attributes & _APPENDED else self.first_millis + after
+        headers, _ = read_headers(body, at, count)
+        millis = self.last_millis if self.is_stamped else self.first_millis + after
         return Record(self.first_offset + delta, len(body), millis, key, value, headers or None)
 
     def _decoder(self) -> Read:
@@ -132,6 +136,16 @@ def split(answer: memoryview) -> Iterator[RecordBatch]:
         payload = answer[at + _HEAD.size : end]
         yield RecordBatch(first, first + last, attributes, first_millis, last_millis, producer, count, payload)
         at = end
+
+
+def read_headers(data: bytes, at: int, count: int) -> tuple[Headers, int]:
+    """So many headers at a place, and the place after them. Names are UTF-8; what is not is replaced, as Kafka's own consumer does."""
+    headers: Headers = []
+    for _ in range(count):
+        name, at = _bytes(data, at)
+        content, at = _bytes(data, at)
+        headers.append(((name or b"").decode(errors="replace"), content))
+    return headers, at
 
 
 class _Source:

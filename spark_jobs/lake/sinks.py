@@ -26,7 +26,6 @@ from spark_jobs.runtime.settings import Settings
 
 _ROWS_A_FILE = 500_000
 _ROWS_A_CUT = 250_000
-MOST_IN_ONE_FILE = 20_000  # rows that one core writes while another one plans the next batch
 MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -40,27 +39,13 @@ def in_order(rows: DataFrame, columns: Sequence[str], count: int) -> DataFrame:
     return spread.sortWithinPartitions(*columns)
 
 
-def append_batches(
-    rows: DataFrame,
-    settings: Settings,
-    table: Table,
-    txn: Txn,
-    batch: int | None = None,
-    *,
-    are_few: bool = False,
-) -> None:
-    """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit.
-
-    `batch` is the last of these batches where they are numbered by something else than `txn` counts. `are_few`: at most
-    MOST_IN_ONE_FILE rows come, as the caller knows. They become one file, without a shuffle; more are written side by side.
-    """
+def append_batches(rows: DataFrame, settings: Settings, table: Table, txn: Txn) -> None:
+    """Append the rows of the batches that the table does not have yet (column `_batch`), in one commit."""
     done = applied(settings, table, txn.application) or 0
     if done >= txn.version:
         return
     new = rows.where(F.col("_batch") > done).select(*table.columns)
-    if are_few:
-        new = new.coalesce(1)
-    append_once(new, settings, table, txn, {"batch": txn.version if batch is None else batch})
+    append_once(new, settings, table, txn, {"batch": txn.version})
 
 
 def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, numbers: Mapping[str, int]) -> None:

@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> Settings:
     return settings
 
 
-def append(spark: SparkSession, settings: Settings, batch: int, day: Any, are_few: bool = True) -> None:
+def append(spark: SparkSession, settings: Settings, batch: int, day: Any) -> None:
     """A batch as ingestion writes it, its records from as many partitions of the topic."""
     rows = spark.range(ROWS, numPartitions=ROWS).select(
         F.lit(b"k").alias("key"),
@@ -52,7 +52,7 @@ def append(spark: SparkSession, settings: Settings, batch: int, day: Any, are_fe
         F.lit(day).alias("_ingested_at"),
         F.lit(day.date()).alias("_ingested_on"),
     )
-    sinks.append_batches(rows, settings, BRONZE_TRANSACTIONS, Txn(additions.STREAM, batch), batch=batch, are_few=are_few)
+    additions.append_planned(settings, BRONZE_TRANSACTIONS, rows.toArrow().to_batches(), batch, batch)
 
 
 def files(settings: Settings) -> list[dict[str, Any]]:
@@ -135,12 +135,6 @@ def test_files_and_reading_stay_flat_however_many_batches_come(spark: SparkSessi
         assert scope.version_upto(delta, batch) == version
         assert scope.version_upto(delta, batch - 1) == version - 2
     assert not scope.is_rewritten(settings, BRONZE_TRANSACTIONS, 1)
-
-
-def test_a_large_batch_is_written_side_by_side(spark: SparkSession, settings: Settings) -> None:
-    append(spark, settings, 1, DAYS[0], are_few=False)
-    append(spark, settings, 2, DAYS[0], are_few=True)
-    assert Counter(file["min._batch"] for file in files(settings)) == {1: ROWS, 2: 1}
 
 
 def test_the_ingestion_is_asked_and_continues_meanwhile(spark: SparkSession, settings: Settings) -> None:

@@ -2,12 +2,11 @@
 
 import struct
 import tracemalloc
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
-from spark_jobs.bronze import large
+from spark_jobs.bronze import records
 from spark_jobs.kafka.record_batches import MOST_BYTES, Headers, Record, RecordBatch, split
 
 CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -104,7 +103,7 @@ def test_of_a_record_that_is_too_large_no_more_than_a_piece_is_held(codec: str) 
     tracemalloc.start()
     before = pa.total_allocated_bytes()
     found = [(record.offset, record.is_too_large, len(record.value or b"")) for record in only(data).records()]
-    assert only(data).decoded_size(MOST_BYTES) > MOST_BYTES
+    assert only(data).decode(10**6) is None
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found == [(100, False, 3), (101, True, 0), (102, False, 5)]
@@ -124,41 +123,17 @@ def test_what_is_damaged_is_no_record(codec: str) -> None:
         list(only(data[:61] + data[61:-20][::-1] + data[-20:]).records())
 
 
-def batches(*datas: bytes) -> Iterator[RecordBatch]:
-    return split(memoryview(b"".join(datas)))
-
-
-def holds_much(found: Iterator[RecordBatch], end: int) -> bool:
-    return large.Sizes(*large._measure(found, end)).is_large
-
-
-def test_all_bytes_of_a_batch_are_counted_once_decoded() -> None:
-    compressed, plain = batch("zstd", *values(10**6, 10**6)), batch("none", *values(10**5), first=102)
-    most, total = large._measure(batches(compressed, plain), 103)
-    assert most == total
-    assert 2_100_000 <= total < 2_100_100
-
-
-def test_a_batch_is_large_by_what_may_come_together() -> None:
-    """Not by all that it brings: Spark's consumer gets a mebibyte, compressed, at a time."""
-    ten = 10 * 2**20
-    small = batch("none", *values(2**20))
-    assert holds_much(batches(batch("zstd", *values(ten, ten, ten, ten))), 104)
-    assert holds_much(batches(*(batch("zstd", *values(ten), first=100 + n) for n in range(4))), 104)
-    assert not holds_much(batches(*(batch("zstd", *values(ten), first=100 + n) for n in range(3))), 103)
-    assert not holds_much(batches(*(batch("zstd", *values(ten), first=n) + small for n in range(4))), 200)
-    assert not holds_much(batches(*(batch("none", *values(ten), first=n) for n in range(10))), 200)
-
-
-def test_a_batch_is_large_also_by_what_lies_behind_it_in_the_same_answer() -> None:
-    bomb = batch("zstd", *values(4 * MOST_BYTES), first=200)
-    good = batch("none", *values(5))
-    assert holds_much(batches(good, bomb), 101)
-    far = [batch("none", *values(2**19), first=110 + n) for n in range(5)]
-    assert not holds_much(batches(good, *far, bomb), 101)
+@pytest.mark.parametrize("codec", CODES)
+def test_a_batch_is_decoded_whole_where_it_fits(codec: str) -> None:
+    found = only(batch(codec, *values(10_000, 10_000)))
+    whole = found.decode(10**6)
+    assert whole is not None
+    assert bytes(whole) == b"".join(encoded(*each) for each in enumerate(values(10_000, 10_000)))
+    assert found.decode(len(whole)) == whole
+    assert found.decode(len(whole) - 1) is None
 
 
 def test_the_refusal_has_the_command() -> None:
-    told = str(large.refusal("customers", 0, Record(7, 600_000_000)))
+    told = str(records.refusal("customers", 0, Record(7, 600_000_000)))
     assert "a record of 600000000 bytes at offset 7 of partition 0, expected at most 33554432" in told
     assert told.endswith("run accept --topic customers --partition 0 --offset 7 --who NAME --why TEXT")
