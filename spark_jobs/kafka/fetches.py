@@ -111,7 +111,10 @@ class Fetches:
         aborted = sorted((first, producer) for producer, first in (_ABORTED.unpack_from(answer, at + 16 * n) for n in range(max(count, 0))))
         at += 16 * max(count, 0) + 4  # and the preferred replica
         (size,) = struct.unpack_from(">i", answer, at)
-        batches = [batch for batch in split(answer[at + 4 : at + 4 + max(size, 0)]) if batch.last_offset >= offset]
+        try:
+            batches = [batch for batch in split(answer[at + 4 : at + 4 + max(size, 0)]) if batch.last_offset >= offset]
+        except ValueError as error:
+            raise self._error(f"partition {partition}: {error}") from None
         return _Answer(batches, deque(aborted), end)
 
     def _error(self, found: str) -> LedgerError:

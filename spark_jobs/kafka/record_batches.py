@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import google_crc32c
 import pyarrow as pa
 
 MOST_BYTES = 32 * 2**20  # of one record: key, value and headers
 _HEAD = struct.Struct(">qiibIhiqqqhii")
+_SUMMED = 21  # from here on, after the checksum, a batch has one
 _COMPRESSION, _APPENDED, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _NONE, _SNAPPY = 0, 2
 _CODECS = {1: "gzip", 3: "lz4", 4: "zstd"}
@@ -124,15 +126,19 @@ class RecordBatch:
 
 
 def split(answer: memoryview) -> Iterator[RecordBatch]:
-    """The whole record batches of what a fetch brought; the last one may be cut off. Raises ValueError for an older format."""
+    """The whole record batches of what a fetch brought; the last one may be cut off. Raises ValueError for a damaged or an older one."""
     at = 0
     while at + _HEAD.size <= len(answer):
-        first, length, _, magic, _, attributes, last, first_millis, last_millis, producer, _, _, count = _HEAD.unpack_from(answer, at)
+        first, length, _, magic, checksum, attributes, last, first_millis, last_millis, producer, _, _, count = _HEAD.unpack_from(
+            answer, at
+        )
         if magic != 2:
             raise ValueError(f"offset {first}: found record format {magic}, expected 2 (Kafka 0.11 or later)")
         end = at + 12 + length
         if end > len(answer):
             return
+        if google_crc32c.value(bytes(answer[at + _SUMMED : end])) != checksum:
+            raise ValueError(f"offset {first}: the record batch is damaged, it does not have its checksum {checksum:#010x}")
         payload = answer[at + _HEAD.size : end]
         yield RecordBatch(first, first + last, attributes, first_millis, last_millis, producer, count, payload)
         at = end

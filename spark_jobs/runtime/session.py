@@ -124,7 +124,7 @@ def s3_conf() -> dict[str, str]:
 
 
 def bronze_conf() -> dict[str, str]:
-    """What the ingestion needs on top, so that many records of 10 MB fit into its 1 GB.
+    """What the ingestion needs on top, so that files with many records of 10 MB can be joined in its 1 GB.
 
     Rows go to files as they come, without a sort by `_ingested_on`. Parquet looks at the size of what it holds every few rows, not
     every 100 to 10,000, and keeps no smallest and largest value. The serial collector, other than G1, moves large arrays together.

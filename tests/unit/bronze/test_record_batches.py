@@ -2,7 +2,9 @@
 
 import struct
 import tracemalloc
+from dataclasses import replace
 
+import google_crc32c
 import pyarrow as pa
 import pytest
 
@@ -49,15 +51,15 @@ def compressed(codec: str, raw: bytes) -> bytes:
 def batch(codec: str, *contents: Content, first: int = 100, attributes: int = 0) -> bytes:
     payload = compressed(codec, b"".join(encoded(number, content) for number, content in enumerate(contents)))
     code, last, count = CODES[codec.split()[0]] | attributes, len(contents) - 1, len(contents)
-    head = struct.pack(">qiibIhiqqqhii", first, 49 + len(payload), 0, 2, 0, code, last, 1_000, 5_000, -1, -1, -1, count)
-    return head + payload
+    summed = struct.pack(">hiqqqhii", code, last, 1_000, 5_000, -1, -1, -1, count) + payload
+    return struct.pack(">qiibI", first, 49 + len(payload), 0, 2, google_crc32c.value(summed)) + summed
 
 
 def values(*sizes: int) -> list[Content]:
     return [(b"K", bytes(size), []) for size in sizes]
 
 
-def only(data: bytes) -> RecordBatch:
+def only(data: bytes | bytearray) -> RecordBatch:
     (found,) = split(memoryview(data))
     return found
 
@@ -116,11 +118,20 @@ def test_the_limit_is_of_the_whole_record(size: int, is_too_large: bool) -> None
     assert (record.size, record.is_too_large) == (size + 10, is_too_large)
 
 
+@pytest.mark.parametrize("place", [21, 60, 61, -1])
+def test_one_bit_that_differs_is_found_by_the_checksum(place: int) -> None:
+    data = bytearray(batch("none", *values(5), first=7))
+    data[place] ^= 1
+    with pytest.raises(ValueError, match="offset 7: the record batch is damaged, it does not have its checksum 0x"):
+        only(data)
+
+
 @pytest.mark.parametrize("codec", STREAMS)
 def test_what_is_damaged_is_no_record(codec: str) -> None:
-    data = batch(codec, *values(10_000, 10_000))
+    found = only(batch(codec, *values(10_000, 10_000)))
+    payload = bytes(found.payload)
     with pytest.raises((ValueError, OSError)):
-        list(only(data[:61] + data[61:-20][::-1] + data[-20:]).records())
+        list(replace(found, payload=memoryview(payload[:-20][::-1] + payload[-20:])).records())
 
 
 @pytest.mark.parametrize("codec", CODES)
