@@ -12,12 +12,12 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pyarrow as pa
-from deltalake import WriterProperties, write_deltalake
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.kafka.record_batches import Record
 from spark_jobs.kafka.record_columns import row_of
+from spark_jobs.lake import appends
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied, commit_properties
 from spark_jobs.runtime import storage
@@ -27,8 +27,6 @@ from spark_jobs.runtime.settings import Settings
 STREAM = "bronze"  # the transaction identifiers (txnAppId) under which bronze is written
 _APPLICATION = "bronze additions"
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 32 * 2**20
-_FILE_BYTES = 128 * 2**20  # what is held in memory of a file that is being written
-_ROWS_A_GROUP = 100_000  # what is held in memory of a Parquet file that is being written
 
 
 def bronze_row(record: Record, topic: str, partition: int) -> dict[str, Any]:
@@ -134,40 +132,14 @@ def _commit(
     settings: Settings, table: Table, batches: Iterable[pa.RecordBatch], number: int | None, metadata: Mapping[str, Any], txn: Txn | None
 ) -> int:
     properties = commit_properties(settings, table, metadata, [txn] if txn else [])
-    schema = pa.schema(table.delta_schema().to_arrow())
-    rows = _Numbered(batches, number)
     kill_point(f"before {table.name}")
-    try:
-        write_deltalake(
-            table.open(settings),
-            pa.RecordBatchReader.from_batches(schema, rows),
-            mode="append",
-            commit_properties=properties,
-            target_file_size=_FILE_BYTES,
-            writer_properties=WriterProperties(compression="SNAPPY", max_row_group_size=_ROWS_A_GROUP),
-        )
-    except Exception:
-        if rows.error:  # the library has wrapped it in its own
-            raise rows.error from None
-        raise
+    count = appends.append(settings, table, _numbered(batches, number), properties)
     kill_point(f"after {table.name}")
-    return rows.count
+    return count
 
 
-class _Numbered:
-    """The rows with the number of the new batch where they have none; they are counted, and the error with which they end is kept."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch], number: int | None) -> None:
-        self._batches, self._number = batches, number
-        self.count = 0
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._batches:
-                self.count += len(batch)
-                place, number = batch.schema.get_field_index("_batch"), self._number
-                yield batch if number is None else batch.set_column(place, batch.schema.field(place), batch["_batch"].fill_null(number))
-        except Exception as error:
-            self.error = error
-            raise
+def _numbered(batches: Iterable[pa.RecordBatch], number: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows with the number of the new batch where they have none."""
+    for batch in batches:
+        place = batch.schema.get_field_index("_batch")
+        yield batch if number is None else batch.set_column(place, batch.schema.field(place), batch["_batch"].fill_null(number))

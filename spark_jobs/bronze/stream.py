@@ -3,8 +3,6 @@
 import json
 import logging
 import time
-from collections import deque
-from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -115,10 +113,8 @@ class Stream(SupervisedQuery):
             count = checkpoint.first_batch + number
             if additions.count_written(self._settings, self.table) < count:
                 planned, may_be_there = checkpoint.offsets(number), checkpoint.may_replay(number)
-                read = partial(records.read, self._settings, self.table, checkpoint.label, planned, may_be_there=may_be_there)
-                if self.error is not None:  # each failure in the middle of a batch leaves files that are in no commit
-                    deque(read(), maxlen=0)
-                self._brought[number] = additions.append_planned(self._settings, self.table, read(), count, count + offset)
+                rows = records.read(self._settings, self.table, checkpoint.label, planned, may_be_there=may_be_there)
+                self._brought[number] = additions.append_planned(self._settings, self.table, rows, count, count + offset)
                 self._brought.pop(number - _REMEMBERED, None)
             self._batch = count + offset
 
