@@ -88,9 +88,10 @@ def _columns(data: bytes, starts: Numbers, ends: Numbers, batches: Sequence[Reco
     counts, at = _varints(raw, at)
     if (counts < 0).any() or (at > ends).any() or (at[counts == 0] != ends[counts == 0]).any():
         raise ValueError("a record does not end where its size says")
-    of = np.repeat(np.arange(len(batches)), [batch.count for batch in batches])
+    batch_of = np.repeat(np.arange(len(batches)), [batch.count for batch in batches])
     firsts, times, lasts, are_stamped = (
-        np.array([getattr(batch, name) for batch in batches])[of] for name in ("first_offset", "first_millis", "last_millis", "is_stamped")
+        np.array([getattr(batch, name) for batch in batches])[batch_of]
+        for name in ("first_offset", "first_millis", "last_millis", "is_stamped")
     )
     offset = firsts + delta
     wanted = np.flatnonzero((offset >= offsets.start) & (offset < offsets.stop))

@@ -119,26 +119,31 @@ class _File:
 
 
 def _statistics(found: pq.FileMetaData) -> dict[str, Any]:
-    """Delta's statistics of a file, of the columns of which Parquet has them.
+    """Delta's statistics of a file, of the columns of which Parquet has them; not of one with a time of no year from 1 to 9999.
 
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
     """
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
+    unknown: set[str] = set()
     groups = [found.row_group(number) for number in range(found.num_row_groups)]
     for column in (group.column(number) for group in groups for number in range(group.num_columns)):
         if (stats := column.statistics) is None:
             continue
         name = column.path_in_schema
         nulls[name] = nulls.get(name, 0) + stats.null_count
-        if stats.has_min_max:
+        if not stats.has_min_max:
+            continue
+        try:
             smallest[name] = min(smallest.get(name, stats.min), stats.min)
             largest[name] = max(largest.get(name, stats.max), stats.max)
+        except OverflowError:
+            unknown.add(name)
     return {
         "numRecords": found.num_rows,
-        "minValues": {name: _text(value) for name, value in smallest.items()},
-        "maxValues": {name: _text(value, is_largest=True) for name, value in largest.items()},
+        "minValues": {name: _text(value) for name, value in smallest.items() if name not in unknown},
+        "maxValues": {name: _text(value, is_largest=True) for name, value in largest.items() if name not in unknown},
         "nullCount": nulls,
     }
 

@@ -66,6 +66,18 @@ def test_statistics_hold_all_values_also_the_last_microsecond(settings: Settings
     assert "value" not in stats["minValues"].keys() | stats["nullCount"].keys()
 
 
+def test_a_time_of_no_year_is_appended_without_statistics(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appends, "_ROWS_A_GROUP", 1)
+    (plain,) = rows(range(1, 2))
+    place = plain.schema.get_field_index("_timestamp")
+    wild = plain.set_column(place, plain.schema.field(place), pa.array([2**62], plain.schema.field(place).type))
+    assert appends.append(settings, BRONZE_ACCOUNTS, [plain, wild, plain], CommitProperties()) == 3
+    delta = DeltaTable(str(BRONZE_ACCOUNTS.path(settings)))
+    (said,) = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    assert (said.get("min._timestamp"), said.get("max._timestamp"), said["max._offset"]) == (None, None, 1)
+    assert delta.to_pyarrow_table()["_timestamp"].cast(pa.int64()).to_pylist().count(2**62) == 1
+
+
 def test_no_row_is_a_commit_without_a_file(settings: Settings) -> None:
     assert appends.append(settings, BRONZE_ACCOUNTS, rows(range(0)), CommitProperties()) == 0
     assert (DeltaTable(str(BRONZE_ACCOUNTS.path(settings))).version(), files(settings)) == (1, [])
