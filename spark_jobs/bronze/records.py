@@ -30,9 +30,15 @@ Planned = Mapping[int, range]  # the offsets of a batch, by partition
 def read(settings: Settings, table: Table, label: str, planned: Planned, *, may_be_there: bool) -> Iterator[pa.RecordBatch]:
     """The records of these offsets in order, with bronze's columns (without batch); with `may_be_there` only those that bronze lacks.
 
-    Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large,
-    and where records cannot be decoded.
+    Without those given up in control.holes. Raises LedgerError, with the command that gives it up, at another one that is too large;
+    where records cannot be decoded; and where Spark plans to go back, because a partition has lost its end.
     """
+    for number, offsets in planned.items():
+        if offsets.stop < offsets.start:
+            raise LedgerError(
+                f"topic {table.topic}: found that partition {number} ends at offset {offsets.stop}, expected at least {offsets.start}, "
+                "up to where it was read: the broker has lost records"
+            )
     coverage, now = Coverage(settings, table, label) if may_be_there else None, datetime.now(UTC)
     with Fetches(settings.broker(), table.topic) as fetches:
         for number, offsets in sorted(planned.items()):

@@ -3,6 +3,7 @@
 import struct
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import google_crc32c
 import pyarrow as pa
@@ -10,6 +11,9 @@ import pytest
 
 from spark_jobs.bronze import records
 from spark_jobs.kafka.record_batches import MOST_BYTES, Headers, Record, RecordBatch, split
+from spark_jobs.lake.tables import BRONZE_ACCOUNTS
+from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.settings import read_settings
 
 CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 STREAMS = ("gzip", "lz4", "zstd")
@@ -142,6 +146,14 @@ def test_a_batch_is_decoded_whole_where_it_fits(codec: str) -> None:
     assert bytes(whole) == b"".join(encoded(*each) for each in enumerate(values(10_000, 10_000)))
     assert found.decode(len(whole)) == whole
     assert found.decode(len(whole) - 1) is None
+
+
+def test_a_partition_that_has_lost_its_end_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """Spark plans such a batch, and would tell when it reads it."""
+    settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+    planned = {0: range(3, 9), 1: range(100, 50)}
+    with pytest.raises(LedgerError, match="topic accounts: found that partition 1 ends at offset 50, expected at least 100"):
+        next(records.read(settings, BRONZE_ACCOUNTS, "accounts", planned, may_be_there=False))
 
 
 def test_the_refusal_has_the_command() -> None:
