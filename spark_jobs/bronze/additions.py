@@ -1,4 +1,4 @@
-"""Rows that a replay or an import adds to bronze, not the stream: their batch number, and the one commit that appends them.
+"""Rows that come to bronze, by the stream, a replay or an import: their batch number, and the one commit that appends them.
 
 The table counts `_batch`, not its writer. The stream's own transaction identifier (`STREAM`) says how many batches it has written. Batches
 that others add raise the numbers of its later batches (`batch_offset`), so numbers never fall. A batch that the stream has planned and not
@@ -120,22 +120,21 @@ def append(settings: Settings, table: Table, spool: Spool, application: str) -> 
     return number
 
 
-def append_planned(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], upto: int, number: int) -> int:
+def append_planned(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], upto: int, number: int) -> None:
     """Append what the stream's batch `upto`, by its own count, brings: as the table's batch `number`. For the stream itself.
 
-    Returns the number of rows. Raises what `rows` raises; then nothing is committed.
+    Raises what `rows` raises; then nothing is committed.
     """
-    return _commit(settings, table, rows, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
+    _commit(settings, table, rows, number, {"application": STREAM, "batch": number}, Txn(STREAM, upto))
 
 
 def _commit(
     settings: Settings, table: Table, batches: Iterable[pa.RecordBatch], number: int | None, metadata: Mapping[str, Any], txn: Txn | None
-) -> int:
+) -> None:
     properties = commit_properties(settings, table, metadata, [txn] if txn else [])
     kill_point(f"before {table.name}")
-    count = appends.append(settings, table, _numbered(batches, number), properties)
+    appends.append(settings, table, _numbered(batches, number), properties)
     kill_point(f"after {table.name}")
-    return count
 
 
 def _numbered(batches: Iterable[pa.RecordBatch], number: int | None) -> Iterator[pa.RecordBatch]:

@@ -22,8 +22,8 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 
-_MOST_DECODED = 16 * 2**20  # bytes of a record batch that is read as columns
-_AT_ONCE = 4 * 2**20  # bytes of the record batches that are read together
+_MOST_DECODED, _MOST_RECORDS = 16 * 2**20, 100_000  # bytes and records of a record batch that is read as columns
+_AT_ONCE = 4 * 2**20  # bytes of the records that are read together
 Planned = Mapping[int, range]  # the offsets of a batch, by partition
 
 
@@ -70,16 +70,16 @@ def refusal(topic: str, partition: int, record: Record) -> LedgerError:
 
 def _read(settings: Settings, table: Table, label: str, fetches: Fetches, partition: int, offsets: range) -> Iterator[pa.RecordBatch]:
     held: list[record_columns.Decoded] = []
-    size = 0
+    size = count = 0
     for batch in fetches.batches(partition, offsets.start, offsets.stop):
         with _decoding(partition, batch, batch):
-            raw = batch.decode(_MOST_DECODED)
+            raw = batch.decode(_MOST_DECODED) if batch.count <= _MOST_RECORDS else None
         if raw is not None:
             held.append((batch, raw))
-            size += len(raw)
-        if held and (raw is None or size >= _AT_ONCE):
+            size, count = size + len(raw), count + batch.count
+        if held and (raw is None or size >= _AT_ONCE or count >= _MOST_RECORDS):
             yield _columns(partition, held, offsets)
-            held, size = [], 0
+            held, size, count = [], 0, 0
         if raw is None:
             yield from _large(settings, table, label, partition, _one_by_one(partition, batch, offsets))
     if held:
@@ -96,10 +96,18 @@ def _large(settings: Settings, table: Table, label: str, partition: int, found: 
             size += record.size
         elif not gaps.covers(gaps.recorded(settings, table, label), partition, record.offset):
             raise refusal(table.topic, partition, record)
-        if size >= _AT_ONCE:
-            yield record_columns.of(held)
+        if size >= _AT_ONCE or len(held) >= _MOST_RECORDS:
+            yield _as_columns(partition, held)
             held, size = [], 0
-    yield record_columns.of(held)
+    yield _as_columns(partition, held)
+
+
+def _as_columns(partition: int, found: list[Record]) -> pa.RecordBatch:
+    try:
+        return record_columns.of(found)
+    except ValueError as error:
+        place = f"offsets {found[0].offset} to {found[-1].offset} of partition {partition}"
+        raise LedgerError(f"{place} cannot be kept: {error}") from None
 
 
 def _columns(partition: int, batches: list[record_columns.Decoded], offsets: range) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from spark_jobs.kafka.clients import spark_options
 from spark_jobs.kafka.offsets import Positions
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.service.costs import is_of_batch
 from spark_jobs.service.query_loop import Batch, SupervisedQuery
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Stream(SupervisedQuery):
         self._spark, self._settings, self._starting_offsets = spark, settings, starting_offsets
         self.limit = CATCH_UP if available_now else FIRST  # records a batch
         self._batch, self._last_batch = 0, -1
-        self._brought: dict[int, int] = {}  # by Spark's number of a batch: how many records it brought, which Spark does not see
+        self._brought: dict[int, int] = {}  # by Spark's number of a batch: how many offsets it has, because Spark does not see the records
 
     def status(self, now: float) -> dict[str, Any]:
         """Its status for the heartbeat; `now` is of the clock of `pace`."""
@@ -62,7 +63,7 @@ class Stream(SupervisedQuery):
         progress = query.lastProgress
         if progress is not None:
             self.costs.follow(query, progress, self._brought)
-        if progress is None or progress.batchId == self._last_batch or not progress.sources:
+        if progress is None or progress.batchId == self._last_batch or not progress.sources or not is_of_batch(progress):
             return
         if ends := json.loads(progress.sources[0].endOffset):  # null in a trigger that found no partition
             self._reach(ends.get(self.topic, {}))
@@ -84,6 +85,7 @@ class Stream(SupervisedQuery):
         """Start the query at its checkpoint. Raises LedgerError when it must not resume by itself."""
         make_topics(self._settings, [self.topic])
         checkpoint = open_checkpoint(self._settings, self.table, self.topic, self._starting_offsets)
+        self._brought = {}
         self._last_batch, self._starting_offsets = -1, None  # `latest` given twice would skip what came in between
         written = additions.count_written(self._settings, self.table)
         self._reach(checkpoint.resumes_at(written))
@@ -110,12 +112,13 @@ class Stream(SupervisedQuery):
 
         def append(_: DataFrame, number: int) -> None:
             confirm_topic(self._settings, self.topic, checkpoint)
-            count = checkpoint.first_batch + number
+            count, planned = checkpoint.first_batch + number, checkpoint.offsets(number)
             if additions.count_written(self._settings, self.table) < count:
-                planned, may_be_there = checkpoint.offsets(number), checkpoint.may_replay(number)
+                may_be_there = checkpoint.may_replay(number)
                 rows = records.read(self._settings, self.table, checkpoint.label, planned, may_be_there=may_be_there)
-                self._brought[number] = additions.append_planned(self._settings, self.table, rows, count, count + offset)
-                self._brought.pop(number - _REMEMBERED, None)
+                additions.append_planned(self._settings, self.table, rows, count, count + offset)
+            self._brought[number] = sum(map(len, planned.values()))
+            self._brought.pop(number - _REMEMBERED, None)
             self._batch = count + offset
 
         return append

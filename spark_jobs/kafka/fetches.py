@@ -6,6 +6,7 @@ Fetch request, version 11: https://kafka.apache.org/42/design/protocol/#The_Mess
 
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from spark_jobs.runtime.kafka_config import Broker
 
 _API, _VERSION, _CLIENT = 1, 11, b"ledger"
 _MOST_BYTES = 8 * 2**20  # of an answer; it may be more where a single record batch is
-_READ_COMMITTED = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_TRIES, _WAIT_MS = 20, 500  # until records from remote storage must have come
+_HEAD = struct.Struct(">iihii")  # correlation id, throttle time, error, session's id, number of topics
 _PARTITION = struct.Struct(">ihqqq")  # number, error, high watermark, last stable offset, first offset
 _ABORTED = struct.Struct(">qq")  # producer, first offset
 _OUT_OF_RANGE = 1
@@ -68,24 +71,40 @@ class Fetches:
         while end is None or place < end:
             answer = self._fetch(partition, place)
             if not answer.batches:
-                if end is not None and answer.end < end:
-                    raise self._error(f"partition {partition} ends at {answer.end}, expected it to reach {end}")
-                return
+                last = answer.end if end is None else end
+                if place >= last or self._ends(partition, place, last, answer):
+                    return
+                continue
             for batch in _committed(answer):
                 if end is None or batch.first_offset < end:
                     yield batch
             place = answer.batches[-1].last_offset + 1
 
-    def _fetch(self, partition: int, offset: int) -> _Answer:
+    def _ends(self, partition: int, place: int, end: int, answer: _Answer) -> bool:
+        """Whether there is no record from `place` to `end`, as an answer without one seems to say; False where it has to be asked again.
+
+        A broker whose older records are in remote storage answers like that, too, where these come too late. So what lies behind them
+        must be seen, of open transactions as well. Raises LedgerError where nothing is.
+        """
+        if answer.end < end:
+            raise self._error(f"partition {partition} ends at {answer.end}, expected it to reach {end}")
+        for _ in range(_TRIES):
+            if following := self._fetch(partition, place, isolation=_READ_UNCOMMITTED, wait_ms=_WAIT_MS).batches:
+                return following[0].first_offset >= end
+        raise self._error(f"partition {partition} gives no record from offset {place} on, expected some, because its log reaches {end}")
+
+    def _fetch(self, partition: int, offset: int, *, isolation: int = _READ_COMMITTED, wait_ms: int = 0) -> _Answer:
         name = self._topic.encode()
         head = struct.pack(">hhih", _API, _VERSION, 0, len(_CLIENT)) + _CLIENT
-        asked = struct.pack(">iiiibii", -1, 0, 0, _MOST_BYTES, _READ_COMMITTED, 0, -1)
+        asked = struct.pack(">iiiibii", -1, wait_ms, 1 if wait_ms else 0, _MOST_BYTES, isolation, 0, -1)
         place = struct.pack(">ih", 1, len(name)) + name + struct.pack(">iiiqqi", 1, partition, -1, offset, -1, _MOST_BYTES)
         request = head + asked + place + struct.pack(">ih", 0, 0)
         try:
             connection = self._connect(partition)
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = receive(connection, *struct.unpack(">i", receive(connection, 4)))
+            answer = _ask(connection, request)
+            while milliseconds := _throttled(answer):
+                time.sleep(milliseconds / 1000)
+                answer = _ask(connection, request)
         except (OSError, KeyError) as error:
             raise self._error(f"partition {partition}: {error}") from None
         return self._read(answer, partition, offset)
@@ -119,6 +138,17 @@ class Fetches:
 
     def _error(self, found: str) -> LedgerError:
         return LedgerError(f"topic {self._topic} at {self._broker} cannot be read: {found}")
+
+
+def _ask(connection: socket.socket, request: bytes) -> memoryview:
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    return receive(connection, *struct.unpack(">i", receive(connection, 4)))
+
+
+def _throttled(answer: memoryview) -> int:
+    """For how many milliseconds a broker with a quota wants to be left alone, where its answer has nothing else; else 0."""
+    _, milliseconds, error, _, topics = _HEAD.unpack_from(answer)
+    return 0 if error or topics else max(int(milliseconds), 1)
 
 
 def _committed(answer: _Answer) -> Iterator[RecordBatch]:

@@ -109,7 +109,10 @@ class RecordBatch:
         key, at = _bytes(body, at)
         value, at = _bytes(body, at)
         count, at = _varint(body, at)
-        headers, _ = read_headers(body, at, count)
+        names: list[str] = []
+        contents: list[bytes | None] = []
+        read_headers(body, at, count, names, contents)
+        headers = list(zip(names, contents, strict=True))
         millis = self.last_millis if self.is_stamped else self.first_millis + after
         return Record(self.first_offset + delta, len(body), millis, key, value, headers or None)
 
@@ -144,14 +147,14 @@ def split(answer: memoryview) -> Iterator[RecordBatch]:
         at = end
 
 
-def read_headers(data: bytes, at: int, count: int) -> tuple[Headers, int]:
-    """So many headers at a place, and the place after them. Names are UTF-8; what is not is replaced, as Kafka's own consumer does."""
-    headers: Headers = []
+def read_headers(data: bytes, at: int, count: int, names: list[str], contents: list[bytes | None]) -> int:
+    """Add so many headers at a place; returns the place after them. Names are UTF-8; what is not is replaced, as by Java's consumer."""
     for _ in range(count):
         name, at = _bytes(data, at)
         content, at = _bytes(data, at)
-        headers.append(((name or b"").decode(errors="replace"), content))
-    return headers, at
+        names.append((name or b"").decode(errors="replace"))
+        contents.append(content)
+    return at
 
 
 class _Source:

@@ -51,8 +51,19 @@ def read(batches: Sequence[Decoded], offsets: range) -> pa.RecordBatch:
 
 
 def of(records: Iterable[Record]) -> pa.RecordBatch:
-    """Records that were read one at a time, in the columns of SCHEMA."""
-    return pa.RecordBatch.from_pylist([row_of(record) for record in records], SCHEMA)
+    """Records that were read one at a time, in the columns of SCHEMA. Raises ValueError at a time that no timestamp has."""
+    found = list(records)
+    headers = [record.headers or [] for record in found]
+    names = [name for each in headers for name, _ in each]
+    contents = [content for each in headers for _, content in each]
+    columns = [
+        pa.array([record.key for record in found], pa.binary()),
+        pa.array([record.value for record in found], pa.binary()),
+        _header_lists(np.array([len(each) for each in headers], np.int64), names, contents),
+        pa.array([record.offset for record in found], pa.int64()),
+        _timestamps([record.millis for record in found]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def row_of(record: Record) -> dict[str, Any]:
@@ -95,7 +106,7 @@ def _columns(data: bytes, starts: Numbers, ends: Numbers, batches: Sequence[Reco
     )
     offset = firsts + delta
     wanted = np.flatnonzero((offset >= offsets.start) & (offset < offsets.stop))
-    millis = pa.array(np.where(are_stamped, lasts, times + after)[wanted], pa.timestamp("ms", "UTC"))
+    millis = np.where(are_stamped, lasts, times + after)[wanted]
     # One array has all: key, what lies between, value, what lies between, of one record after the other.
     bounds = np.append(np.stack([*key.bounds, *value.bounds], axis=1).ravel(), ends[-1:]).astype(np.int32)
     pieces = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
@@ -104,7 +115,7 @@ def _columns(data: bytes, starts: Numbers, ends: Numbers, batches: Sequence[Reco
         pieces.take(pa.array(4 * wanted + 2, mask=value.is_null[wanted])),
         _headers(data, at[wanted], ends[wanted], counts[wanted]),
         pa.array(offset[wanted]),
-        millis.cast(SCHEMA.field("_timestamp").type),
+        _timestamps(millis),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -129,13 +140,24 @@ def _headers(data: bytes, at: Numbers, ends: Numbers, counts: Numbers) -> pa.Arr
     """The headers at these places, so many each; null where there are none."""
     if not counts.any():
         return pa.nulls(len(counts), _HEADERS)
-    found = []
+    names: list[str] = []
+    contents: list[bytes | None] = []
     for place, end, count in zip(at.tolist(), ends.tolist(), counts.tolist(), strict=True):
-        headers, after = read_headers(data, place, count)
-        if after != end:
+        if read_headers(data, place, count, names, contents) != end:
             raise ValueError("a record does not end where its size says")
-        found.append([{"key": name, "value": content} for name, content in headers] or None)
-    return pa.array(found, _HEADERS)
+    return _header_lists(counts, names, contents)
+
+
+def _header_lists(counts: Numbers, names: Sequence[str], contents: Sequence[bytes | None]) -> pa.Array:
+    """So many headers for each record; null where it has none."""
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    offsets = pa.array(bounds.astype(np.int32), mask=np.append(counts == 0, False))
+    pairs = pa.StructArray.from_arrays([pa.array(names, pa.string()), pa.array(contents, pa.binary())], fields=list(_HEADERS.value_type))
+    return pa.ListArray.from_arrays(offsets, pairs, type=_HEADERS)
+
+
+def _timestamps(millis: Sequence[int] | Numbers) -> pa.Array:
+    return pa.array(millis, pa.timestamp("ms", "UTC")).cast(SCHEMA.field("_timestamp").type)
 
 
 def _varints(raw: NDArray[np.uint8], at: Numbers) -> tuple[Numbers, Numbers]:

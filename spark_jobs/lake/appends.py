@@ -20,6 +20,7 @@ from deltalake import CommitProperties
 from deltalake.transaction import AddAction, RemoveAction
 
 from spark_jobs.lake.table import Table
+from spark_jobs.lake.txn import COMMITTING
 from spark_jobs.runtime.settings import Settings
 
 _FILE_BYTES = 128 * 2**20
@@ -54,7 +55,8 @@ def append(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], com
         for file in files:
             file.remove()
         raise
-    delta.create_write_transaction(added, "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
+    with COMMITTING:
+        delta.create_write_transaction(added, "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
     return count
 
 
@@ -109,12 +111,12 @@ class _File:
 
     def remove(self) -> None:
         """Remove the file, whatever became of it."""
-        with suppress(OSError, ValueError):  # on a full disk no file can be finished
+        with suppress(Exception):  # on a full disk no file can be finished; what went wrong is known already
             if self._writer:
                 self._writer.close()
-        with suppress(OSError, ValueError):
+        with suppress(Exception):
             self._file.close()
-        with suppress(OSError):
+        with suppress(Exception):
             self._path.unlink()
 
 

@@ -2,7 +2,7 @@
 
 Only neighbours are joined: files whose rows came one after the other. Delta's own OPTIMIZE joins files by size. A file would then hold
 batches from everywhere, and reading whole batches in order would mean reading everything. So the files are chosen here, and Delta's own
-transaction, in the JVM that appends to the table, makes the commit (operation OPTIMIZE, no change of data).
+transaction makes the commit (operation OPTIMIZE, no change of data).
 """
 
 import json
@@ -19,6 +19,7 @@ from spark_jobs.lake import leases
 from spark_jobs.lake.layout import order_of
 from spark_jobs.lake.sinks import METADATA, configured
 from spark_jobs.lake.tables import Table
+from spark_jobs.lake.txn import COMMITTING
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -118,7 +119,7 @@ def _bins(neighbours: list[DataFile], target: int) -> Iterator[list[DataFile]]:
 def join_files(spark: SparkSession, settings: Settings, table: Table, bins: Sequence[Sequence[DataFile]]) -> int:
     """Write the files of each bin as one, several bins a commit; returns the number of files joined. The caller owns the table.
 
-    Appends of the same JVM may come in between. Raises LedgerError, and leaves the table as it was, when a file does not hold the
+    Appends of the same process may come in between. Raises LedgerError, and leaves the table as it was, when a file does not hold the
     rows that its statistics tell.
     """
     for start in range(0, len(bins), _BINS_A_COMMIT):
@@ -152,7 +153,7 @@ def _join(spark: SparkSession, settings: Settings, table: Table, bins: Iterable[
     nothing = jvm.PythonUtils.toSeq([])
     operation = getattr(delta, "DeltaOperations$Optimize")(nothing, nothing, False, jvm.scala.Option.apply(None), False)
     kill_point(f"within compacting {table.name}")
-    with configured(spark, {METADATA: leases.commit_metadata(settings, table, {})}):
+    with configured(spark, {METADATA: leases.commit_metadata(settings, table, {})}), COMMITTING:
         transaction.commit(jvm.PythonUtils.toSeq(actions), operation)
 
 

@@ -1,5 +1,6 @@
 """Delta's transaction identifier, stored in the commit of the rows: a repeated write finds that it is done."""
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -8,6 +9,10 @@ from deltalake import CommitProperties, Transaction
 from spark_jobs.lake import leases
 from spark_jobs.lake.table import Table
 from spark_jobs.runtime.settings import Settings
+
+# On a local path, Delta in the JVM looks whether a version is there and then renames its file to it: it would overwrite one that delta-rs
+# has written in between. Where both write a table, they are in one process, and commit one after the other.
+COMMITTING = threading.Lock()
 
 
 class Txn(NamedTuple):

@@ -1,7 +1,6 @@
 """The maintenance of one table: joins small files, and removes files and commits that nobody needs. The caller owns the table.
 
-Only joining writes to the table's log. delta-rs finds the files that no version needs, and they are deleted here without a commit. Commits
-of delta-rs would be a second writer beside the JVM that appends to bronze.
+Only joining writes to the table's log. delta-rs finds the files that no version needs, and they are deleted here without a commit.
 """
 
 import logging

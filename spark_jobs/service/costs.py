@@ -33,12 +33,12 @@ class Costs:
         """
         try:
             run = str(last.runId)
-            if _WORK not in last.durationMs or self._seen == (run, last.batchId):
+            if not is_of_batch(last) or self._seen == (run, last.batchId):
                 return
             counted = self._seen[1] if self._seen[0] == run else -1
             ended = [last] if last.batchId == counted + 1 else query.recentProgress
             for progress in ended:
-                if _WORK in progress.durationMs and progress.batchId > counted:
+                if is_of_batch(progress) and progress.batchId > counted:
                     self._count(progress, None if brought is None else brought.get(progress.batchId, 0))
             self._seen = (run, last.batchId)
         except Exception as error:
@@ -66,6 +66,11 @@ class Costs:
             self._last["state_rows"] = sum(operator.numRowsTotal for operator in progress.stateOperators)
             self.dropped += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
             self._last["state_bytes"] = sum(operator.memoryUsedBytes for operator in progress.stateOperators)
+
+
+def is_of_batch(progress: StreamingQueryProgress) -> bool:
+    """Whether it tells of a batch that ended. Spark numbers a report without one as the batch to come."""
+    return _WORK in progress.durationMs
 
 
 def _rate(rows: int, seconds: float) -> float:

@@ -1,6 +1,7 @@
 """Records read many at a time are those that are read one at a time, whatever is in them, and whatever was done to them."""
 
 import random
+import tracemalloc
 from dataclasses import replace
 from itertools import accumulate
 
@@ -96,3 +97,22 @@ def test_a_time_that_no_timestamp_has_is_refused() -> None:
     (each,) = (found for found, _ in decoded(batch("none", (b"k", b"v", []))))
     with pytest.raises(ValueError, match="out of bounds"):
         record_columns.read([(replace(each, first_millis=2**62), each.payload)], ALL)
+
+
+@pytest.mark.parametrize("millis", [253_402_300_800_000, -62_135_596_800_001, -1])
+def test_any_time_of_a_record_is_kept_in_both_ways(millis: int) -> None:
+    (each,) = (found for found, _ in decoded(batch("none", PLAIN)))
+    late = replace(each, first_millis=millis)
+    for rows in (record_columns.read([(late, late.payload)], ALL), record_columns.of(late.records())):
+        assert rows["_timestamp"].cast("int64").to_pylist() == [millis * 1000]
+        assert rows["headers"].to_pylist() == [[{"key": "h", "value": b"x"}]]
+
+
+def test_many_headers_take_little_memory() -> None:
+    (each,) = (found for found, _ in decoded(batch("none", (b"k", b"v", [("", None)] * 200_000))))
+    tracemalloc.start()
+    rows = record_columns.read([(each, each.payload)], ALL)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(rows["headers"][0]) == 200_000
+    assert most < 20 * 2**20
