@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spark_jobs.bronze import additions, checkpoints, gaps, incarnations
@@ -87,7 +87,8 @@ def find_resume_state(settings: Settings, table: Table, topic: str) -> ResumeSta
         resumes = incarnation.first_offsets | {number: last + 1 for number, last in known.items()}
     else:
         resumes = position
-    refusal = _refuse(settings, table, present, incarnation, resumes)
+    lost_ends = _lost_ends(checkpoint, written) if checkpoint and position is not None and trouble is None else {}
+    refusal = _refuse(settings, table, replace(present, ends=present.ends | lost_ends), incarnation, resumes)
     is_behind = any(begin > resumes.get(number, 0) for number, begin in present.begins.items())
     is_narrow = checkpoint is not None and checkpoint.planned < 0 and checkpoint.starts.keys() != present.begins.keys()
     usable = checkpoint if position is not None and trouble is None and not (is_behind or is_narrow) else None
@@ -153,6 +154,17 @@ def _find_position(checkpoint: Checkpoint, table: Table, written: int) -> tuple[
         return checkpoint.resumes_at(written), damage
     except (OSError, ValueError) as error:
         return None, damage or f"{checkpoint.folder}: {error}"
+
+
+def _lost_ends(checkpoint: Checkpoint, written: int) -> Positions:
+    """Where partitions ended that had lost their end when Spark planned the batch that is not written yet.
+
+    What they have from there on, also after they have grown past their old end, has the offsets of lost records.
+    """
+    if written >= checkpoint.first_batch + checkpoint.planned:
+        return {}
+    planned = checkpoint.offsets(checkpoint.planned)
+    return {str(number): offsets.stop for number, offsets in planned.items() if offsets.stop < offsets.start}
 
 
 def _refuse(settings: Settings, table: Table, present: Present, incarnation: Incarnation, resumes: Positions) -> Refusal | None:

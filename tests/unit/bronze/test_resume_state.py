@@ -287,3 +287,13 @@ def test_a_checkpoint_of_an_older_version(lake: Lake) -> None:
     found = lake.open()
     assert (found.folder, found.label, found.known) == (lake.folder, "accounts", {"0": 3})
     assert control.read(lake.settings, TOPICS)["topic_id"].to_pylist() == ["id-1"]
+
+
+def test_a_log_that_the_broker_lost_while_the_query_ran_and_that_has_grown_again(lake: Lake) -> None:
+    """Spark planned the batch after the loss; what came since then has the offsets of lost records."""
+    lake.plan(2, {"0": 15})
+    lake.kafka = replace(lake.kafka, ends={"0": 200})
+    assert "Kafka's log ends before offset 15 of partition 0, expected it to reach offset 20 of partition 0" in lake.refused()
+    lake.accept()
+    found = lake.open()
+    assert (found.label, found.known, starts(found)) == ("accounts#2", {}, {"0": 15})
