@@ -72,7 +72,7 @@ def _read(settings: Settings, table: Table, label: str, fetches: Fetches, partit
     held: list[record_columns.Decoded] = []
     size = count = 0
     for batch in fetches.batches(partition, offsets.start, offsets.stop):
-        with _decoding(partition, batch, batch):
+        with _decoding(partition, batch.first_offset, batch.last_offset):
             raw = batch.decode(_MOST_DECODED) if batch.count <= _MOST_RECORDS else None
         if raw is not None:
             held.append((batch, raw))
@@ -99,31 +99,28 @@ def _large(settings: Settings, table: Table, label: str, partition: int, found: 
         if size >= _AT_ONCE or len(held) >= _MOST_RECORDS:
             yield _as_columns(partition, held)
             held, size = [], 0
-    yield _as_columns(partition, held)
+    if held:
+        yield _as_columns(partition, held)
 
 
 def _as_columns(partition: int, found: list[Record]) -> pa.RecordBatch:
-    try:
+    with _decoding(partition, found[0].offset, found[-1].offset):
         return record_columns.of(found)
-    except ValueError as error:
-        place = f"offsets {found[0].offset} to {found[-1].offset} of partition {partition}"
-        raise LedgerError(f"{place} cannot be kept: {error}") from None
 
 
 def _columns(partition: int, batches: list[record_columns.Decoded], offsets: range) -> pa.RecordBatch:
-    with _decoding(partition, batches[0][0], batches[-1][0]):
+    with _decoding(partition, batches[0][0].first_offset, batches[-1][0].last_offset):
         return record_columns.read(batches, offsets)
 
 
 def _one_by_one(partition: int, batch: RecordBatch, offsets: range) -> Iterator[Record]:
-    with _decoding(partition, batch, batch):
+    with _decoding(partition, batch.first_offset, batch.last_offset):
         yield from (record for record in batch.records() if record.offset in offsets)
 
 
 @contextmanager
-def _decoding(partition: int, first: RecordBatch, last: RecordBatch) -> Iterator[None]:
+def _decoding(partition: int, first: int, last: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        place = f"offsets {first.first_offset} to {last.last_offset} of partition {partition}"
-        raise LedgerError(f"{place} cannot be decoded: {error}") from None
+        raise LedgerError(f"offsets {first} to {last} of partition {partition} cannot be decoded: {error}") from None

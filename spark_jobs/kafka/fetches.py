@@ -116,8 +116,8 @@ class Fetches:
         return self._connections[leader]
 
     def _read(self, answer: memoryview, partition: int, offset: int) -> _Answer:
-        (error,) = struct.unpack_from(">h", answer, 8)  # after correlation id and throttle time
-        at = 18  # after the session's id and the number of topics
+        _, _, error, _, _ = _HEAD.unpack_from(answer)
+        at = _HEAD.size
         if not error:
             at += 2 + len(self._topic.encode()) + 4
             _, error, _, end, _ = _PARTITION.unpack_from(answer, at)

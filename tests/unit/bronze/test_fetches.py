@@ -10,6 +10,7 @@ from spark_jobs.kafka import fetches
 from spark_jobs.kafka.fetches import Fetches, _Answer
 from spark_jobs.kafka.record_batches import split
 from spark_jobs.runtime.errors import LedgerError
+from spark_jobs.runtime.kafka_config import Broker
 from tests.unit.bronze.test_record_batches import batch, values
 
 OPEN = 0  # isolation: records of open transactions, too
@@ -19,16 +20,32 @@ def answer(end: int, *firsts: int) -> _Answer:
     return _Answer([found for first in firsts for found in split(memoryview(batch("none", *values(1, 1), first=first)))], deque(), end)
 
 
+class Told(Fetches):
+    """A reader without a broker: it gets these answers, the last one again and again. `asked`: for which offset, by which isolation."""
+
+    def __init__(self, *answers: _Answer) -> None:
+        self._topic, self._broker = "accounts", Broker("here")
+        self._left, self.asked = list(answers), list[tuple[int, int]]()
+
+    def _fetch(self, partition: int, offset: int, *, isolation: int = 1, wait_ms: int = 0) -> _Answer:
+        self.asked.append((offset, isolation))
+        return self._left.pop(0) if len(self._left) > 1 else self._left[0]
+
+
+class Connected(Fetches):
+    """A reader that asks nobody where the leader is."""
+
+    def __init__(self) -> None:
+        self._topic = "accounts"
+
+    def _connect(self, partition: int) -> Any:
+        return None
+
+
 def reader(*answers: _Answer) -> tuple[Fetches, list[tuple[int, int]]]:
-    """A reader that gets these answers, the last one again and again; and what it asked for: offset and isolation."""
-    found, left, asked = Fetches.__new__(Fetches), list(answers), []
-
-    def fetch(_: int, offset: int, *, isolation: int = 1, **__: Any) -> _Answer:
-        asked.append((offset, isolation))
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    found._topic, found._broker, found._fetch = "accounts", "here", fetch  # type: ignore[assignment, method-assign]
-    return found, asked
+    """A reader that gets these answers, and what it asked for."""
+    found = Told(*answers)
+    return found, found.asked
 
 
 def offsets(found: Fetches, first: int, end: int | None) -> list[int]:
@@ -74,7 +91,5 @@ def test_a_broker_with_a_quota_is_left_alone_for_as_long_as_it_says(monkeypatch:
     told, slept = [held_back, held_back, whole], list[float]()
     monkeypatch.setattr(fetches, "_ask", lambda *_: told.pop(0))
     monkeypatch.setattr("time.sleep", slept.append)
-    found = Fetches.__new__(Fetches)
-    found._topic, found._connect = "accounts", lambda _: None  # type: ignore[assignment, method-assign, return-value]
-    assert found._fetch(0, 3).end == 7
+    assert Connected()._fetch(0, 3).end == 7
     assert slept == [2.0, 2.0]
