@@ -1,7 +1,8 @@
 """Jobs that run in this process as processes of their own would: they die where a test says, and two of them take turns.
 
 A job reaches a point at every `kill_point` and with every lease that it gets. Only one job runs at a time; it gives the turn away at
-the point that the test names, where it waits for a lease, and when it is done. So an order of commands always runs the same way.
+the point that the test names, where it waits for a lease, and when it is done. What a job does side by side is done one after the
+other: its threads would wait for each other's leases, which is no deadlock. So an order of commands always runs the same way.
 """
 
 import importlib
@@ -9,6 +10,7 @@ import pkgutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_jobs
-from spark_jobs.lake import leases
+from spark_jobs.lake import leases, side_by_side
 from spark_jobs.lake.file_leases import FileLeases
 from spark_jobs.maintenance import job as maintenance
 from spark_jobs.reprocessing import backfill
@@ -179,6 +181,7 @@ def set_up() -> Iterator[Stage]:
         kill_points.reach(patch, stage.reach)
         clock = {"monotonic": time.monotonic}
         patch.setattr(FileLeases, "try_take", take)
+        patch.setattr(side_by_side, "ThreadPoolExecutor", lambda _, **options: ThreadPoolExecutor(1, **options))
         patch.setattr(leases, "time", SimpleNamespace(sleep=lambda _: None, **clock))
         patch.setattr(backfill, "time", SimpleNamespace(sleep=sleep, **clock))
         patch.setattr(maintenance, "time", SimpleNamespace(sleep=sleep, **clock))

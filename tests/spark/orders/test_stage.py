@@ -1,13 +1,15 @@
 """The stage: jobs die and take turns where a test says, and two that wait for each other are found."""
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from pyspark.sql import SparkSession
 
-from spark_jobs.lake import leases
+from spark_jobs.lake import leases, side_by_side
 from spark_jobs.releases import decisions
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.orders import stage
@@ -65,6 +67,20 @@ def test_two_jobs_that_wait_for_each_other_are_found(on_stage: Stage, settings: 
     second = actor(settings, "b", "a", told=[])
     on_stage.play(first, second)
     assert [type(each.error) for each in (first, second)].count(Deadlock) == 1
+
+
+def test_threads_of_a_job_run_one_after_the_other(on_stage: Stage, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that want one lease are no deadlock, however long the first one holds it."""
+    monkeypatch.setattr(side_by_side, "copy_of", lambda spark: spark)
+    monkeypatch.setattr(side_by_side, "inheritable_thread_target", lambda _: lambda function: function)
+
+    def hold(_: SparkSession) -> None:
+        with leases.hold_names(settings, ["a"], owner="a thread"):
+            time.sleep(0.2)
+
+    job = Actor(lambda: side_by_side.run_each(Mock(), dict.fromkeys("xyz", hold)), Mock())
+    on_stage.play(job)
+    assert (job.error, job.reached) == (None, ["holding a"] * 3)
 
 
 def test_a_line_names_commands_and_points() -> None:
