@@ -15,11 +15,12 @@ from spark_jobs.lake import few_rows, ranges, sinks, sources
 from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.tables import Table
+from spark_jobs.runtime.session import HELD_PLANS, SMALL_PLANS
 from spark_jobs.runtime.settings import Settings
 
-MOST_HELD = 20_000  # rows of a feed in memory
+MOST_SMALL = 20_000  # rows that each task can hold
+MOST_HELD = 100_000  # rows of a feed in memory
 MOST_NEAR = 200_000  # rows of a feed whose neighbours in most tables, and what changes of these, fit into memory
-_MOMENT = ["customer_id", "account_id", "event_at"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Change:
     """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
 
     Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
-    None: they may be anywhere. `moments`, where they are in memory, has their customer_id, account_id and event_at, perhaps with others.
+    None: they may be anywhere. `few`: the images in memory, None where they are many.
     `is_small`: each task can hold them. `touches_few`: what it changes of most tables fits into memory.
     """
 
@@ -35,7 +36,7 @@ class Change:
     rows: DataFrame
     is_in_place: bool
     hours: tuple[int, ...] | None = None
-    moments: pa.Table | None = None
+    few: pa.Table | None = None
     is_small: bool = False
     touches_few: bool = False
 
@@ -76,7 +77,7 @@ class Change:
         return found[0] if len(found) == 1 else reduce(DataFrame.unionByName, found).distinct()
 
     def _beside(self, key: str | None, start: str, end: str, width: int, unit: ranges.Unit) -> Callable[[pa.Table], pa.Array] | None:
-        return None if self.moments is None else ranges.beside(self.moments, key, start, end, width, unit)
+        return None if self.few is None else ranges.beside(self.few, key, start, end, width, unit)
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,19 @@ class Changes:
     last: int
     last_in_place: int
     hours: tuple[int, ...]
-    moments: pa.Table | None = None
+    few: pa.Table | None = None
 
     @property
     def is_small(self) -> bool:
         """Whether each task can hold them."""
-        return self.count <= MOST_HELD
+        return self.count <= MOST_SMALL
+
+    @property
+    def plans(self) -> dict[str, str]:
+        """How Spark plans what is made of them."""
+        if self.is_small:
+            return SMALL_PLANS
+        return {} if self.few is None else HELD_PLANS
 
     @property
     def touches_few(self) -> bool:
@@ -104,7 +112,8 @@ class Changes:
         """What happened after a version."""
         images, is_in_place = self.feed.where(F.col("_commit_version") > version), version < self.last_in_place
         rows = present_rows(images) if is_in_place else images
-        return Change(images, rows, is_in_place, self.hours, self.moments, self.is_small, self.touches_few)
+        few = None if self.few is None else self.few.filter(pc.field("_commit_version") > version)
+        return Change(images, rows, is_in_place, self.hours, few, self.is_small, self.touches_few)
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ def hold_changes(feed: Feed) -> Changes | None:
         in_place = pc.max(versions.filter(is_in_place)).as_py()
         if not few.num_rows:
             return None
-        return Changes(feed.rows, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few), few.select(_MOMENT))
+        return Changes(feed.rows, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few), few)
     held = feed.rows.persist()
     of_place = F.when(F.col("_change_type") != "insert", F.col("_commit_version"))
     facts = held.agg(
@@ -173,7 +182,7 @@ class Versions:
             rows,
             is_in_place=False,
             hours=None if few is None else _hours_of(few),
-            moments=None if few is None else few.select(_MOMENT),
+            few=few,
             is_small=few is not None,
             touches_few=few is not None,
         )

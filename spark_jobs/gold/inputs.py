@@ -1,5 +1,6 @@
 """What gold is made of, as a run reads it. What a small change touches is held in memory: Spark would plan for longer than it reads."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from string import Template
@@ -63,8 +64,11 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, touc
         found = groups_where(settings, silver, table, by, made, where, best)
         return None if found is None else in_memory(spark, found)
 
+    def held(table: Table, columns: Sequence[str], where: Where) -> pa.Table | None:
+        return find_rows(settings, source_of(table).table, columns, where.is_wanted, where.datafusion, version=source_of(table).version)
+
     given = Inputs(read, settings.large_credit, groups=groups, span=partial(few_rows.span, settings))
-    return replace(given, few=read_few, hold=lambda rows: hold(rows)[0]) if touches_few else given
+    return replace(given, few=read_few, held=held, hold=lambda rows: hold(rows)[0]) if touches_few else given
 
 
 def hold(rows: DataFrame) -> tuple[DataFrame, pa.Table | None]:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession, functions as F
 
 from spark_jobs import control
 from spark_jobs.gold import inputs
-from spark_jobs.gold.changes import MOST_HELD, Change, Feed, hold_changes, hold_versions, read_feed
+from spark_jobs.gold.changes import MOST_SMALL, Change, Feed, hold_changes, hold_versions, read_feed
 from spark_jobs.gold.declaration import GoldTable, find
 from spark_jobs.gold.strategies import Inputs, Keys, Rows, Windows
 from spark_jobs.lake import few_rows, leases, side_by_side, sinks, sources, tables
@@ -78,7 +78,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
                 silver = inputs.silver_in_time(settings, application, changes.last)
                 given = inputs.open_inputs(session, settings, silver, touches_few=changes.touches_few)
-                with sinks.configured(session, SMALL_PLANS if changes.is_small else {}):
+                with sinks.configured(session, changes.plans):
                     _take(change, given, settings, table, Txn(application, changes.last))
 
         try:
@@ -103,7 +103,7 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
     silver = tables.SILVER_TRANSACTIONS.open(settings, txn.version)
     if not (count := control.count(silver)):
         return
-    is_small = count <= MOST_HELD
+    is_small = count <= MOST_SMALL
     source = inputs.Source(tables.SILVER_TRANSACTIONS, txn.version)
     cuts = () if is_small else sinks.cut_days(inputs.open_inputs(spark, settings, source, touches_few=False).silver(), "event_on")
 
@@ -137,6 +137,9 @@ def _take(change: Change, given: Inputs, settings: Settings, table: GoldTable, t
     """Apply a change: new rows are added to the sums, or appended; for all else the parts that they touch are made again."""
     strategy = table.strategy
     if change.only_added and isinstance(strategy, Rows):
+        if (few := strategy.few(change, given)) is not None:
+            few_rows.append(few, settings, table, txn)
+            return
         new = strategy.made(change, given)
         are_few = change.is_small or (change.touches_few and strategy.near is None)  # others have a part in each of them
         sinks.append_rows(new, settings, table, txn, are_few=are_few)

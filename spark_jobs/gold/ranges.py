@@ -22,6 +22,7 @@ class Range:
     end: datetime
     silver: Callable[[Where], DataFrame]
     only_added: bool = False
+    few: None = None
 
     @cached_property
     def rows(self) -> DataFrame:

@@ -21,6 +21,7 @@ from spark_jobs.lake.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 HOURS_A_DAY = 24
@@ -36,6 +37,7 @@ class Inputs:
     rows once for several uses. `groups` sums up the rows of silver.transactions that meet a condition: columns of a table by their names,
     in DataFusion's SQL, by those of the first mapping (None: these may be many). It reads and groups a busy day while Spark plans to. Of
     the groups it gives all, or those that meet its last argument, which may rank them.
+    `held` gives some columns of the rows of a table that meet a condition, for this process (None: they are many).
     `span` are the first and last day that a table by days may have.
     """
 
@@ -43,6 +45,7 @@ class Inputs:
     large_credit: Decimal
     few: Callable[[Table, Where], DataFrame | None] = lambda _table, _where: None
     groups: Callable[[Table, Sql, Sql, Where, str | None], DataFrame | None] = lambda _table, _by, _made, _where, _best: None
+    held: Callable[[Table, Sequence[str], Where], pa.Table | None] = lambda _table, _columns, _where: None
     hold: Callable[[DataFrame], DataFrame] = lambda rows: rows.transform(kept)
     span: Callable[[Table], tuple[date, date]] = lambda _table: (date.min, date.max)
 
@@ -66,6 +69,10 @@ class Region(Protocol):
     @property
     def rows(self) -> DataFrame:
         """The rows of silver.transactions of the region, as they are now."""
+
+    @property
+    def few(self) -> pa.Table | None:
+        """What came and went, in memory; None where it is much, or may be anything."""
 
     @property
     def only_added(self) -> bool:
@@ -176,11 +183,13 @@ class Rows(Strategy):
     """Rows that single silver rows have a part in, by `make` of those and the inputs; where rows only came, they are appended.
 
     `ids` are the columns that name silver's rows, and `times` those rows' times, which lie at most `hours` apart. `near` makes the rows
-    in which some silver rows have a part, where others have a part in them, too.
+    in which some silver rows have a part, where others have a part in them, too; `few` makes the same of rows that only came, in memory,
+    and None where there are too many.
     """
 
     make: Callable[[DataFrame, Inputs], DataFrame]
     near: Callable[[DataFrame, Region, Inputs], DataFrame] | None = field(default=None, kw_only=True)
+    few: Callable[[Region, Inputs], pa.Table | None] = field(default=lambda _region, _inputs: None, kw_only=True)
     ids: tuple[str, ...] = ("transaction_id",)
     times: tuple[str, ...] = ("event_at",)
     hours: int = 0

@@ -32,9 +32,10 @@ RPC = {  # as in include/spark/cluster.conf: a client of any of Spark's ports mu
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
 }
-# Few rows are computed before a plan is made again between its stages, and before code for them is generated and compiled.
-FEW_ROWS = {
-    "spark.sql.adaptive.enabled": "false",
+# Rows that this process holds: a plan is not made again between its stages.
+HELD_PLANS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+# Few rows are computed before code for them is generated and compiled, too.
+FEW_ROWS = HELD_PLANS | {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

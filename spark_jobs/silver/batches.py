@@ -18,7 +18,7 @@ from spark_jobs.runtime.settings import Settings
 JUDGED = ["key", "value", "_timestamp", *ARRIVAL]
 _ROWS_A_PART = 1_000_000  # of a few hundred bytes; the next part begins after this one is recorded
 _MEASURES = ("num_records", "size_bytes")
-_FEW = 50_000
+_FEW = 150_000
 _FEW_BYTES = 16 * 2**20
 
 

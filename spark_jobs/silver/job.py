@@ -27,11 +27,9 @@ from spark_jobs.silver.batches import Part
 log = logging.getLogger(__name__)
 
 _APPLICATION = "silver"
-_LEAN = session.FEW_ROWS | {  # of few rows, plans cost more than their work
-    "spark.sql.shuffle.partitions": "2",
-    # It would judge rows that are given in memory while it plans, one by one, in this process.
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
-}
+# It would judge rows that are given in memory while it plans, one by one, in this process.
+_LAZY = {"spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"}
+_MOST_INTERPRETED = 50_000  # rows of a part: to generate code for more costs less than it saves
 _NEWEST_REDRIVEN = Template(
     "select max(_newest_event_at) as newest from t where \"table\" = '$table' and coalesce(_silver_version, 0) > $version"
 )
@@ -77,10 +75,16 @@ def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic
         wire_schemas.learn(settings, topic, lambda: sources.read_table(spark, settings, topic.bronze).where(within))
     for part in parts:
         rules = begun.rules if begun and part.last <= begun.last else rule_sets.present(settings, topic.name)
-        with sinks.configured(spark, _LEAN if part.is_few else {}):
+        with sinks.configured(spark, _plans(part)):
             if taken := take(spark, settings, topic, rules, part, Txn(application, part.last)):
                 _record(settings, run_id, application, topic.silver, part.last, rules.version, taken)
                 log.info("%s: batches %d to %d are in", topic.silver.name, taken.first, part.last)
+
+
+def _plans(part: Part) -> dict[str, str]:
+    if not part.is_few:
+        return {}
+    return _LAZY | (session.FEW_ROWS if part.rows <= _MOST_INTERPRETED else session.HELD_PLANS)
 
 
 def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, txn: Txn) -> _Taken | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.gold import interval_join
 from spark_jobs.gold.declaration import Cell, GoldTable
-from spark_jobs.gold.strategies import Rows
+from spark_jobs.gold.strategies import Inputs, Region, Rows
+from spark_jobs.lake.silver_tables import SILVER_TRANSACTIONS
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 BEFORE_HOURS = 1
@@ -80,6 +83,13 @@ def pairs_with(new: DataFrame, transactions: DataFrame) -> DataFrame:
     )
 
 
+def pairs_in_memory(region: Region, inputs: Inputs) -> pa.Table | None:
+    """`pairs_with` where both the new rows and those near them are in memory; None otherwise, or of too many pairs."""
+    is_near = region.near("event_at", BEFORE_HOURS, key="customer_id")
+    rows = None if region.few is None else inputs.held(SILVER_TRANSACTIONS, interval_join.COLUMNS, is_near)
+    return None if region.few is None or rows is None else interval_join.pairs(region.few, rows, BEFORE_HOURS * 3600 * 10**6)
+
+
 TABLE = GoldTable(
     "gold.debit_credit_pairs",
     "debit_id string, credit_id string, customer_id string, debit_at timestamp, credit_at timestamp",
@@ -96,6 +106,7 @@ TABLE = GoldTable(
     strategy=Rows(
         lambda rows, _: pair_by_hour(rows),
         near=lambda rows, region, inputs: pairs_with(rows, inputs.silver(region.near("event_at", BEFORE_HOURS, key="customer_id"))),
+        few=pairs_in_memory,
         ids=("debit_id", "credit_id"),
         times=("debit_at", "credit_at"),
         hours=BEFORE_HOURS,

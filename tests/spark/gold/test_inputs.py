@@ -12,12 +12,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.gold import changes, inputs, job
+from spark_jobs.gold import changes, inputs, interval_join, job
 from spark_jobs.gold.changes import Feed, hold_versions
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.strategies import ALL, Inputs, Keys, Sql
 from spark_jobs.gold.tables import account_balances, account_days, customer_activity, weekly_top_customers
 from spark_jobs.lake import few_rows, ranges, sinks, sources, tables
+from spark_jobs.runtime.session import HELD_PLANS
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, of_customers, silver_rows
 from tests.support.frames import assert_same, at, frame
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.spark
 
 SILVER = tables.SILVER_TRANSACTIONS
 FEED = "key string, valid_from timestamp, valid_to timestamp, is_current boolean, place string, _change_type string, _commit_version bigint"
+GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}  # not so in the tests' session
 T1, T2, T3 = "2013-01-01 08:00", "2013-02-01 08:00", "2013-03-01 08:00"
 
 
@@ -99,7 +101,7 @@ def test_what_scattered_rows_touch_fits_into_memory_where_all_of_their_hours_wou
     hours = tuple(ranges.numbers(late["event_at"], ranges.HOUR))
     assert len(hours) > ranges.MOST
     images = spark.createDataFrame(late)
-    change = changes.Change(images, images, is_in_place=False, hours=hours, moments=late)
+    change = changes.Change(images, images, is_in_place=False, hours=hours, few=late)
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, ranges.Where(change.near("event_at", 1).sql)) is None
     assert inputs.rows_where(settings, inputs.Source(SILVER), SILVER, change.near("event_at", 6)) is None
     found = inputs.rows_where(settings, inputs.Source(SILVER), SILVER, change.near("event_at", 1, key="customer_id"))
@@ -212,21 +214,29 @@ def test_only_a_temporal_join_leaves_out_what_came_before(spark: SparkSession) -
     assert ids == {True: ["after", "at"], False: ["after", "at", "before"]}
 
 
-@pytest.mark.parametrize(("most", "held_rows"), [(few_rows.MOST_ROWS, changes.MOST_HELD), (3, 3), (few_rows.MOST_ROWS, 3)])
+WAYS = {
+    "all in memory": {},
+    "held, and made by generated code": {"MOST_SMALL": 3, "MOST_PAIRS": 0},
+    "the feed in Spark": {"MOST_SMALL": 3, "MOST_HELD": 3},
+    "all by Spark": {"MOST_SMALL": 3, "MOST_HELD": 3, "MOST_NEAR": 3, "MOST_ROWS": 3, "MOST_BYTES": 0},
+}
+
+
+@pytest.mark.parametrize("limits", WAYS.values(), ids=WAYS)
 def test_gold_is_the_same_in_memory_and_by_spark(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, most: int, held_rows: int
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
 ) -> None:
     """Rows come, change and go, customers and accounts change; in memory a run of new rows takes few executions.
 
-    With more rows than are held, each table is made by Spark, in several files, and what changes in it is merged in memory all the same,
-    unless these are too many, too.
+    With more rows than each task can hold, each table is made by Spark, in several files, and what changes in it is merged in memory all
+    the same, unless these are too many, too.
     """
-    for module in (job, changes):
-        monkeypatch.setattr(module, "MOST_HELD", held_rows)
-    monkeypatch.setattr(changes, "MOST_NEAR", 3 if most == 3 else changes.MOST_NEAR)
+    for module, name in ((module, name) for module in (job, changes, few_rows, interval_join) for name in limits):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, limits[name])
+    if limits:
+        monkeypatch.setattr(changes, "HELD_PLANS", HELD_PLANS | GENERATED)
     monkeypatch.setattr(sinks, "_ROWS_A_CUT", 30)
-    monkeypatch.setattr(few_rows, "MOST_ROWS", most)
-    monkeypatch.setattr(few_rows, "MOST_BYTES", 2**25 if most > 3 else 0)
     chance = random.Random(11)
     rows = silver_rows(chance)
     (accounts, later), customers = histories(chance, rows), of_customers(chance, rows)
@@ -236,7 +246,7 @@ def test_gold_is_the_same_in_memory_and_by_spark(
     job.run(spark, settings, "run-1")
     enriched = pa.table(DeltaTable(str(tables.ENRICHED_TRANSACTIONS.path(settings))).get_add_actions(flatten=True)).to_pylist()
     spans = sorted((file["min.event_at"], file["max.event_at"]) for file in enriched)
-    assert len(spans) > 2 if held_rows == 3 else len(spans) == 1
+    assert len(spans) > 2 if limits else len(spans) == 1
     assert all(end < start for (_, end), (start, _) in pairwise(spans)), "each file has days of its own"
     silver.append(20)
     silver.change(10, on=SILVER.keys)
@@ -249,10 +259,10 @@ def test_gold_is_the_same_in_memory_and_by_spark(
     job.run(spark, settings, "run-3")
     assert_equal(gold_of(settings), model(list(silver.rows.values()), later, customers, Decimal(50000)))
     marked = [table for table in tables.GOLD if "deletionVectors" in (protocol(settings, table).writer_features or [])]
-    assert bool(marked) == (most == 3)
+    assert bool(marked) == ("MOST_BYTES" in limits)
     java: Any = spark._jsparkSession
     assert java.sharedState().cacheManager().isEmpty(), "the feed is cached no longer than a run"
-    if held_rows > 3:
+    if "MOST_HELD" not in limits:
         assert executions(spark) - before <= 40
 
 
