@@ -21,7 +21,7 @@ missing rows and unexpected rows. Its log has one line for each table (rows, dif
 key and without personal values. The page *Quality* shows the newest result, `control.audits` all of them.
 
 **While other jobs run**, it waits until no job writes silver or gold, notes the versions of their tables, and reads only these. The
-pipeline continues meanwhile. It is one more Spark application of 1 GB. More: `include/docs/audit.md`.
+pipeline continues meanwhile. It is one more Spark application of 1 GB, and leaves the engine to the pipeline. More: `include/docs/audit.md`.
 """
 
 from datetime import timedelta
@@ -30,7 +30,7 @@ from airflow.sdk import Param, dag
 
 from include.orchestration.alerts import alerts
 from include.orchestration.defaults import ON_SCHEDULE, about
-from include.orchestration.jobs import spark_job
+from include.orchestration.jobs import WITHOUT_ENGINE, spark_job
 from include.orchestration.timetable import AtTimes
 
 
@@ -54,6 +54,7 @@ def audit() -> None:
     """One task."""
     spark_job(
         "audit",
+        WITHOUT_ENGINE,
         "{{ '--as-of=' ~ params.as_of if params.as_of is not none else '' }}",
         task_id="compare_with_bronze",
         execution_timeout=timedelta(hours=12),

@@ -31,7 +31,7 @@ from datetime import timedelta
 from airflow.sdk import dag
 
 from include.orchestration.defaults import ON_SCHEDULE, about
-from include.orchestration.jobs import Job, job
+from include.orchestration.jobs import WITHOUT_ENGINE, Job, job
 from include.orchestration.timetable import AtTimes
 
 
@@ -46,6 +46,7 @@ def maintenance() -> None:
     """Two tasks that do not wait for each other."""
     job(
         "maintenance",
+        WITHOUT_ENGINE,
         task_id="tend_tables",
         execution_timeout=timedelta(hours=6),
         doc_md="Joins small files and removes expired ones, table by table. For bronze it sends a request to the ingestion.",

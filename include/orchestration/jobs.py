@@ -38,6 +38,7 @@ SPARK_CONNECTION = "spark_default"
 Tell = Callable[[Any, Iterable[Any]], None]  # of the events of a run, and its assets
 TAIL_LINES = 20  # as many as the provider keeps
 PROGRESS = "progress"  # the XCom with what a job that runs for long says last of how far it has come
+WITHOUT_ENGINE = "--engine=none"  # of long jobs by the clock: the cycles of silver and gold would find the engine busy meanwhile
 
 
 def spark_job(

@@ -254,7 +254,12 @@ def test_an_audit_is_of_the_present_or_of_a_release(
     spark_submit.prepare(task, "echo '2026-01-01T00:00:00Z ERROR found rows that are not what bronze says'; exit 4")
     with pytest.raises(AirflowFailException, match=r"^audit: exit code 4 \(audit difference\): found rows that are not what bronze says$"):
         task.execute(context)
-    assert spark_submit.arguments()[-len(words) - 1 :] == ["audit", *words]
+    assert spark_submit.arguments()[-len(words) - 2 :] == ["audit", "--engine=none", *words]
+
+
+def test_what_runs_by_the_clock_leaves_the_engine_to_the_pipeline(dag_bag: DagBag) -> None:
+    tend: Any = dag_bag.dags["maintenance"].get_task("tend_tables")
+    assert tend.arguments == ["maintenance", "--engine=none"]
 
 
 @pytest.mark.parametrize("value", ["true", "yes; rm -rf /", 1, None, [], {}])
