@@ -21,7 +21,8 @@ missing rows and unexpected rows. Its log has one line for each table (rows, dif
 key and without personal values. The page *Quality* shows the newest result, `control.audits` all of them.
 
 **While other jobs run**, it waits until no job writes silver or gold, notes the versions of their tables, and reads only these. The
-pipeline continues meanwhile. It is one more Spark application of 1 GB, and leaves the engine to the pipeline. More: `include/docs/audit.md`.
+pipeline continues meanwhile. It is one more Spark application of 1 GB, and leaves the engine to the
+pipeline. More: `include/docs/audit.md`.
 """
 
 from datetime import timedelta
