@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 COLUMNS = ("transaction_id", "customer_id", "type", "event_at")
-MOST_PAIRS = 3_000_000  # that are held in memory, with some 100 bytes each
+MOST_PAIRS = 3_000_000  # that are held in memory, with some 200 bytes each
 
 
 def pairs(new: pa.Table, rows: pa.Table, micros: int) -> pa.Table | None:

@@ -68,8 +68,8 @@ def test_batches_that_lie_in_one_file_are_cut_apart_and_each_counts_the_whole_fi
 
 
 def test_few_rows_of_few_bytes_are_few() -> None:
-    assert Part(0, 1, 50_000, 2**24).is_few
-    assert not Part(0, 1, 50_001, 1).is_few
+    assert Part(0, 1, 150_000, 2**24).is_few
+    assert not Part(0, 1, 150_001, 1).is_few
     assert not Part(0, 1, 1, 2**24 + 1).is_few
 
 
