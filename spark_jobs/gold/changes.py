@@ -82,10 +82,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """A part of silver's change feed: how many rows it has, its last version, the last one that changed or removed rows, their times."""
+    """A part of silver's change feed: how many rows it has, of which versions, the last one that changed or removed rows, their times."""
 
     feed: DataFrame
     count: int
+    first: int
     last: int
     last_in_place: int
     hours: tuple[int, ...]
@@ -110,9 +111,11 @@ class Changes:
 
     def after(self, version: int) -> Change:
         """What happened after a version."""
-        images, is_in_place = self.feed.where(F.col("_commit_version") > version), version < self.last_in_place
+        images, few, is_in_place = self.feed, self.few, version < self.last_in_place
+        if version >= self.first:  # else without a filter: generated code holds its number, and would be compiled anew in each run
+            images = images.where(F.col("_commit_version") > version)
+            few = None if few is None else few.filter(pc.field("_commit_version") > version)
         rows = present_rows(images) if is_in_place else images
-        few = None if self.few is None else self.few.filter(pc.field("_commit_version") > version)
         return Change(images, rows, is_in_place, self.hours, few, self.is_small, self.touches_few)
 
 
@@ -139,16 +142,18 @@ def hold_changes(feed: Feed) -> Changes | None:
         in_place = pc.max(versions.filter(is_in_place)).as_py()
         if not few.num_rows:
             return None
-        return Changes(feed.rows, few.num_rows, pc.max(versions).as_py(), in_place or 0, _hours_of(few), few)
+        first, last = pc.min_max(versions).as_py().values()
+        return Changes(feed.rows, few.num_rows, first, last, in_place or 0, _hours_of(few), few)
     held = feed.rows.persist()
     of_place = F.when(F.col("_change_type") != "insert", F.col("_commit_version"))
     facts = held.agg(
         F.count("*").alias("count"),
+        F.min("_commit_version").alias("first"),
         F.max("_commit_version").alias("last"),
         F.max(of_place).alias("last_in_place"),
         F.collect_set(ranges.number("event_at", ranges.HOUR)).alias("hours"),
     ).collect()[0]
-    return Changes(held, facts["count"], facts["last"], facts["last_in_place"] or 0, tuple(facts["hours"]))
+    return Changes(held, facts["count"], facts["first"], facts["last"], facts["last_in_place"] or 0, tuple(facts["hours"]))
 
 
 @dataclass(frozen=True)

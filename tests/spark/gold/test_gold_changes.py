@@ -196,7 +196,11 @@ def test_of_a_change_feed_the_rows_that_are_there_at_its_end(spark: SparkSession
     assert (changes.count, changes.last, changes.last_in_place) == (len(feed), 8, 7)
     assert sorted(changes.hours) == [24 * day for day in (first, first + 1, first + 2)]
     assert [changes.after(version).is_in_place for version in (0, 6, 7, 8)] == [True, True, False, False]
-    assert changes.after(6).images.count() == 4
+    for version, count in ((0, 13), (4, 13), (5, 11), (6, 4), (8, 0)):
+        change = changes.after(version)
+        assert change.few is not None
+        assert (change.images.count(), change.few.num_rows) == (count, count)
+    assert changes.after(4).images is changes.feed, "a filter by number would be compiled anew in each run"
     assert hold_changes(Feed(rows.limit(0))) is None
 
 
