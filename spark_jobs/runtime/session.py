@@ -32,14 +32,15 @@ RPC = {  # as in include/spark/cluster.conf: a client of any of Spark's ports mu
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
 }
-# Rows that this process holds: a plan is not made again between its stages.
-HELD_PLANS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-# Few rows are computed before code for them is generated and compiled, too.
-FEW_ROWS = HELD_PLANS | {
+# Few rows are computed before a plan is made again between its stages, and before code for them is generated and compiled.
+FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 SMALL_PLANS = FEW_ROWS | {"spark.sql.shuffle.partitions": "1"}
+# Of more rows that a process holds, code is worth its while.
+HELD_PLANS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 # On local folders Spark's own choice runs `readlink` as a process for each file of a checkpoint, 28 times in a batch of a small query.
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 # Spark's own metrics beside its pages, at /metrics/prometheus; without the namespace every series would hold the application's id.

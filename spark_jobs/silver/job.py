@@ -84,7 +84,7 @@ def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic
 def _plans(part: Part) -> dict[str, str]:
     if not part.is_few:
         return {}
-    return _LAZY | (session.FEW_ROWS if part.rows <= _MOST_INTERPRETED else session.HELD_PLANS)
+    return session.HELD_PLANS | _LAZY | (session.FEW_ROWS if part.rows <= _MOST_INTERPRETED else {})
 
 
 def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, txn: Txn) -> _Taken | None:
