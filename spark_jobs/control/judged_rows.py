@@ -12,12 +12,15 @@ from pathlib import Path
 from string import Template
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
 from spark_jobs import control
 from spark_jobs.lake import ranges
 from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, Table
+from spark_jobs.lake.versions import new_files
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import sql_text
 
 _BELOW = {"bronze": ("bronze",), "silver": ("silver", "bronze"), "gold": ("gold", "silver")}
 _CONTROL = {table.name.replace(".", "_"): table for table in (BATCHES, HOLES)}  # that a suite may name
@@ -27,7 +30,11 @@ _REBUILT = Template(
     "on r._topic = p._topic and r._partition = p._partition and r._offset = p._offset where $condition "
     "union all select * from $raw where _batch is null"
 )
-_NEAR = re.compile(r"(\w+)_near_(\d+)_(hours|days)")
+_NEAR = re.compile(r"((?:written_)?(\w+))_near_(\d+)_(hours|days)")
+_FILE = Template("create external table $name stored as parquet location $place")
+_ROWS = Template("select $columns from $name")
+_MOST_FILES = 50
+_GLOB = frozenset("*?[")  # DataFusion takes them for a pattern
 _HOURS = Template("select distinct date_bin(interval '1 hour', event_at) from written_$silver")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
@@ -40,7 +47,8 @@ class Written:
     """Rows to judge: those of bronze batches first..last in one table at a version. last_batch 0: the job never had a batch.
 
     `rebuilt` lists the coordinates of records of these batches: then no others are judged. `at_any_time`: the job may have written rows
-    at any time of the history, and not only near those of silver that are judged.
+    at any time of the history, and not only near those of silver that are judged. `passed` is the version of the table whose rows a
+    gate has let through; a table without batches is then judged by its files that came since.
     """
 
     table: Table
@@ -49,6 +57,7 @@ class Written:
     last_batch: int
     rebuilt: Path | None = None
     at_any_time: bool = True
+    passed: int | None = None
 
 
 def open_query(
@@ -89,8 +98,8 @@ class _Relations:
             if {name, f"written_{name}"} & words or (name == own and "written" in words):
                 self._open(name)
         for near in words - self._ready:
-            if (found := _NEAR.fullmatch(near)) and found[1] in self._tables:
-                self._open_near(near, found[1], int(found[2]), found[3])
+            if (found := _NEAR.fullmatch(near)) and found[2] in self._tables:
+                self._open_near(near, found[1], found[2], int(found[3]), found[4])
         if "written" in words and "written" not in self._ready:
             self._view("written", f"written_{own}", "true")
         for name in (words & _CONTROL.keys()) - self._ready:
@@ -112,13 +121,30 @@ class _Relations:
         follows_batches = "_batch" in table.columns and table.topic == written.table.topic
         upto, within, view = _conditions(written) if follows_batches else ("true", "true", _VIEW)
         self._view(name, f"raw_{name}", upto)
-        self._view(f"written_{name}", f"raw_{name}", within, view)
+        raw = f"raw_{name}" if follows_batches or table != written.table else self._open_files(name, folder, table)
+        self._view(f"written_{name}", raw, within, view)
 
-    def _open_near(self, near: str, name: str, number: int, unit: str) -> None:
-        """A table's rows near in time to the judged ones of silver."""
+    def _open_files(self, name: str, folder: Path, table: Table) -> str:
+        """The rows of the files that came since a gate has let a table through; all, where these are not known, or many."""
+        since, upto = self._written.passed, self._versions.get(table.name)
+        files = None if since is None or upto is None or table.name in self._instead else new_files(folder, since, upto)
+        if files is None or len(files) > _MOST_FILES or table.partitioned_by or _GLOB & {*str(folder)}:
+            return f"raw_{name}"
+        columns = ", ".join(table.columns)
+        parts = [_ROWS.substitute(columns=columns, name=f"raw_{name} where false")]
+        for number, file in enumerate(files):
+            if not {*table.columns} <= {*pq.read_schema(folder / file).names}:  # it is older than a column
+                return f"raw_{name}"
+            self.builder.execute(_FILE.substitute(name=f"raw_{name}_{number}", place=sql_text(str(folder / file))))
+            parts.append(_ROWS.substitute(columns=columns, name=f"raw_{name}_{number}"))
+        self._view(f"raw_{name}_since", f"({' union all '.join(parts)})", "true")
+        return f"raw_{name}_since"
+
+    def _open_near(self, near: str, rows: str, name: str, number: int, unit: str) -> None:
+        """A table's rows (`rows`: all, or those to judge) near in time to the judged ones of silver."""
         self._open(name)
         time = self._tables[name].time_column
-        self._view(near, name, "true" if time is None or self._written.at_any_time else _near(time, self._hours, number, unit))
+        self._view(near, rows, "true" if time is None or self._written.at_any_time else _near(time, self._hours, number, unit))
 
     @cached_property
     def _hours(self) -> pa.ChunkedArray:

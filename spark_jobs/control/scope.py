@@ -58,7 +58,8 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
             first = 1
         for table, version in versions.items():
             is_near = layer == "gold" and first > 1 and not is_changed_by_others(table.path(settings), passed[table.name].version, follower)
-            to_judge.append(Written(table, version, first, last, records, at_any_time=not is_near))
+            let_through = passed[table.name].version if layer == "gold" and first > 1 else None
+            to_judge.append(Written(table, version, first, last, records, at_any_time=not is_near, passed=let_through))
     return to_judge, unchanged
 
 

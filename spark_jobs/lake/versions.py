@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import starmap
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -16,6 +17,7 @@ from spark_jobs.runtime.settings import Settings
 
 # Operations that move rows or say something about the table, and neither add, change nor remove a row.
 MAINTENANCE = frozenset({"OPTIMIZE", "REORG", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "VACUUM START", "VACUUM END"})
+_KNOWN = MAINTENANCE | {"WRITE", "MERGE", "CREATE TABLE"}
 # What the metrics of a merge count, by Spark and by delta-rs.
 _CHANGES = (
     *("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
@@ -49,6 +51,29 @@ def is_changed_by_others(path: Path, after: int, application: str) -> bool:
 def _changes_from(path: Path, version: int) -> Iterator[int]:
     """The versions of the table at `path`, from one on, whose commits may have added, changed or removed a row."""
     return (number for number in range(version, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
+
+
+def new_files(path: Path, after: int, upto: int) -> list[str] | None:
+    """The data files, relative to the table's folder, that hold each row which came to the table at `path` after a version, up to another.
+
+    They may hold earlier rows, too, and those that were removed since are not among them. None where the log does not tell: commits are
+    gone, rows of one of these files were moved or marked as removed, or the table was set back.
+    """
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    for version in range(after + 1, upto + 1):
+        lines = _commit(path, version)
+        operation = _parse_commit_info(lines).get("operation")
+        actions = [json.loads(line) for line in lines if line.startswith(_FILES)]
+        added = [action["add"] for action in actions if "add" in action]
+        removed = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
+        marked = {unquote(add["path"]) for add in added if add.get("deletionVector")}
+        if not lines or operation not in _KNOWN or seen & marked or (operation in MAINTENANCE and seen & removed):
+            return None
+        new = {unquote(add["path"]) for add in added} - marked if operation not in MAINTENANCE else set[str]()
+        seen |= new
+        found = dict.fromkeys(sorted((found.keys() | new) - removed))
+    return [*found]
 
 
 def set_back(

@@ -16,13 +16,14 @@ from expectations.suites import read_suite
 from spark_jobs import control
 from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.control.scope import find_written
-from spark_jobs.lake.tables import DISTRICT_MINUTES, GOLD, SILVER_ACCOUNTS, SILVER_TRANSACTIONS, Table
+from spark_jobs.lake.tables import DEBIT_CREDIT_PAIRS, DISTRICT_MINUTES, GOLD, SILVER_ACCOUNTS, SILVER_TRANSACTIONS, Table
 from spark_jobs.releases import gates
 from spark_jobs.runtime.settings import Settings
 from tests.support.changes import Case, put
 from tests.support.suite_cases import CASES
 from tests.support.warehouse import DAY, LOADED, at, good_rows, run_of, settings_of, table_named, transaction, write
 
+KINDS = ("Debit", "Credit")
 MINUTES, DAYS = "gold.district_minutes", "gold.account_days"
 
 
@@ -82,6 +83,49 @@ def test_rows_that_were_judged_before_are_not_judged_again(good_home: Path, tmp_
     found = {first: measure(home, MINUTES, names, first, at_any_time=False) for first in (1, 2)}
     assert found == {1: {"minutes_that_differ": 1}, 2: {"minutes_that_differ": 0}}
     assert measure(home, MINUTES, names, 2, at_any_time=True) == {"minutes_that_differ": 1}
+
+
+def wrong_pairs(settings: Settings, passed: int | None) -> dict[str, int]:
+    """What is wrong with the pairs in files after a version; None: with all."""
+    version = DEBIT_CREDIT_PAIRS.open(settings).version()
+    written = Written(DEBIT_CREDIT_PAIRS, version, 3, 3, at_any_time=False, passed=passed)
+    names = frozenset({"wrong_times", "missing_values", "repeated_keys", "lost_pairs", "rows_that_differ_from_silver"})
+    query = open_query(settings, written, {DEBIT_CREDIT_PAIRS.name: version}, LOADED)
+    profile = measure_table(read_suite(DEBIT_CREDIT_PAIRS.name).about(names), query)
+    assert profile.errors == {}
+    return {name: value for name, value in profile.values.items() if value}
+
+
+def test_files_that_a_gate_has_let_through_are_not_judged_again(copy_home: Callable[[], Settings]) -> None:
+    """The third batch brings a debit and a credit of 8 o'clock, where there is a debit; at 9 there is a credit."""
+    settings, name, eight, nine = copy_home(), DEBIT_CREDIT_PAIRS.name, DAY + timedelta(hours=8), DAY + timedelta(hours=9)
+    debit, credit = (transaction(5 + number, at(0, 5 + number, 3), kind, "1.00", who=1, hour=8) for number, kind in enumerate(KINDS))
+    write(settings, {"silver.transactions": [debit, credit]})
+    ids = (("T5", "T6", eight), ("T5", "T1", nine), ("T3", "T6", eight))
+    pairs = [
+        {"debit_id": one, "credit_id": other, "customer_id": debit["customer_id"], "debit_at": eight, "credit_at": credit_at}
+        for one, other, credit_at in ids
+    ]
+    before = DEBIT_CREDIT_PAIRS.open(settings).version()
+    assert wrong_pairs(settings, before) == {"lost_pairs": 3}
+    write(settings, {name: [*pairs, pairs[0] | {"debit_id": None}]})
+    assert wrong_pairs(settings, before) == wrong_pairs(settings, None) == {"missing_values": 1, "rows_that_differ_from_silver": 1}
+    after = DEBIT_CREDIT_PAIRS.open(settings).version()
+    assert wrong_pairs(settings, after) == {"lost_pairs": 3}
+    write(settings, {name: [*pairs]})
+    assert wrong_pairs(settings, after) == {"repeated_keys": 3}
+
+
+def test_a_gate_that_passed_has_let_the_rows_of_its_version_through(copy_home: Callable[[], Settings]) -> None:
+    settings = copy_home()
+    assert {written.passed for written in find_written(settings, "gold")[0]} == {None}
+    gates.run(settings, "gold", "run-1", now=LOADED)
+    judged = DISTRICT_MINUTES.open(settings).version()
+    append_minute(settings, {"application": control.following(settings, SILVER_TRANSACTIONS)})
+    runs = [run_of("silver", "silver.transactions", 3, 3), *(run_of("gold", table.name, 3, 3) for table in GOLD)]
+    write(settings, {"control.batches": runs})
+    (minutes,) = (written for written in find_written(settings, "gold")[0] if written.table == DISTRICT_MINUTES)
+    assert (minutes.passed, minutes.version) == (judged, judged + 1)
 
 
 def append_minute(settings: Settings, facts: dict[str, Any]) -> None:

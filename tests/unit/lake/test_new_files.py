@@ -1,0 +1,84 @@
+"""Which data files hold what came to a table since a version: as much as the log says for sure."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from spark_jobs.lake.versions import new_files
+
+
+def append(home: Path, *numbers: int) -> None:
+    write_deltalake(home, pa.table({"number": pa.array(numbers, pa.int64())}), mode="append")
+
+
+def rows_of(home: Path, files: list[str] | None) -> list[int] | None:
+    if files is None:
+        return None
+    return sorted(number for file in files for number in pq.read_table(home / file)["number"].to_pylist())
+
+
+def merge(home: Path, *numbers: int) -> None:
+    rows = pa.table({"number": pa.array(numbers, pa.int64())})
+    merging = DeltaTable(home).merge(rows, "t.number = s.number", "s", "t")
+    merging.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def commit(home: Path, **actions: Any) -> None:
+    """A commit of a merge, as Spark writes them."""
+    lines = [{"commitInfo": {"operation": "MERGE"}}, *({kind: action} for kind, action in actions.items())]
+    text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+    (home / "_delta_log" / f"{DeltaTable(home).version() + 1:020}.json").write_text(text)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Version 1 has the rows 1 to 4, in two files."""
+    append(tmp_path, 1, 2)
+    append(tmp_path, 3, 4)
+    return tmp_path
+
+
+def test_files_that_were_appended_and_those_that_a_merge_wrote_again(home: Path) -> None:
+    assert rows_of(home, new_files(home, 0, 1)) == [3, 4]
+    assert new_files(home, 1, 1) == []
+    append(home, 5)
+    merge(home, 2, 6)
+    assert rows_of(home, new_files(home, 1, 2)) == [5]
+    assert rows_of(home, new_files(home, 1, 3)) == [1, 2, 5, 6]
+    merge(home, 5)
+    assert rows_of(home, new_files(home, 1, 4)) == [1, 2, 5, 6]
+    assert rows_of(home, new_files(home, 3, 4)) == [5]
+
+
+def test_files_that_were_only_joined_hold_nothing_new_unless_they_were_new_themselves(home: Path) -> None:
+    append(home, 5)
+    DeltaTable(home).optimize.compact()
+    assert new_files(home, 2, 3) == []
+    assert new_files(home, 1, 3) is None
+    append(home, 6)
+    assert rows_of(home, new_files(home, 2, 4)) == [6]
+
+
+def test_rows_that_are_marked_as_removed_leave_a_file_unless_it_is_new(home: Path) -> None:
+    (old,) = new_files(home, 0, 1) or []
+    marked = {"path": old, "size": 1, "modificationTime": 1, "dataChange": True, "deletionVector": {"storageType": "u"}}
+    commit(home, remove={"path": old}, add=marked)
+    assert new_files(home, 1, 2) == []
+    assert new_files(home, 0, 2) is None
+
+
+def test_a_log_that_does_not_tell(home: Path) -> None:
+    append(home, 5)
+    DeltaTable(home).restore(1)
+    assert new_files(home, 1, 3) is None
+    append(home, 7)
+    assert rows_of(home, new_files(home, 3, 4)) == [7]
+    DeltaTable(home).delete("number = 7")
+    assert new_files(home, 3, 5) is None
+    (home / "_delta_log" / f"{2:020}.json").unlink()
+    assert new_files(home, 1, 2) is None
