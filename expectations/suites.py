@@ -13,7 +13,7 @@ An expectation speaks of a measure: `kwargs.column` names it, `meta` says how to
   row: first_batch, last_batch, judged_at, freshness_seconds): SQL has no clock of its own.
 
 Of a gold table without batches, `written` holds the rows of the files that came since a gate let the table through: new rows, and others
-that were written again with them. Where the log does not tell which files these are, it holds all. Of both, those near are
+that were written again with them. Where there are none, or the log does not tell which these are, it holds all. Of both, those near are
 `written_gold_debit_credit_pairs_near_1_hours`.
 
 A row is near if its time lies in the hour (day) of a judged row of silver, or at most so many hours (days) beside it. These are the same

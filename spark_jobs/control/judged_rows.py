@@ -125,10 +125,10 @@ class _Relations:
         self._view(f"written_{name}", raw, within, view)
 
     def _open_files(self, name: str, folder: Path, table: Table) -> str:
-        """The rows of the files that came since a gate has let a table through; all, where these are not known, or many."""
+        """The rows of the files that came since a gate has let a table through; all, where these are not known, or none, or many."""
         since, upto = self._written.passed, self._versions.get(table.name)
         files = None if since is None or upto is None or table.name in self._instead else new_files(folder, since, upto)
-        if files is None or len(files) > _MOST_FILES or table.partitioned_by or _GLOB & {*str(folder)}:
+        if not files or len(files) > _MOST_FILES or table.partitioned_by or _GLOB & {*str(folder)}:
             return f"raw_{name}"
         columns = ", ".join(table.columns)
         parts = [_ROWS.substitute(columns=columns, name=f"raw_{name} where false")]

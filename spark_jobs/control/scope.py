@@ -18,7 +18,7 @@ from spark_jobs.control import backfills, rebuilt
 from spark_jobs.control.judged_rows import Written
 from spark_jobs.control.verdicts import Verdict, last_passed, verdicts_that_matter
 from spark_jobs.lake.tables import BATCHES, LAYERS, REDRIVES, SILVER_TRANSACTIONS, Table
-from spark_jobs.lake.versions import hold_same_rows, is_changed_by_others
+from spark_jobs.lake.versions import hold_same_rows, is_changed_by_others, is_from_before
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
 
@@ -58,9 +58,14 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
             first = 1
         for table, version in versions.items():
             is_near = layer == "gold" and first > 1 and not is_changed_by_others(table.path(settings), passed[table.name].version, follower)
-            let_through = passed[table.name].version if layer == "gold" and first > 1 else None
+            let_through = _let_through(settings, table, passed[table.name]) if layer == "gold" and first > 1 else None
             to_judge.append(Written(table, version, first, last, records, at_any_time=not is_near, passed=let_through))
     return to_judge, unchanged
+
+
+def _let_through(settings: Settings, table: Table, verdict: Verdict) -> int | None:
+    """The version that a verdict let through; None where the table may have been made again since."""
+    return verdict.version if is_from_before(table.path(settings), verdict.version, verdict.judged_at) else None
 
 
 def newest_batch(settings: Settings, table: Table) -> int:

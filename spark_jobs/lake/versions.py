@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ def is_changed_by_others(path: Path, after: int, application: str) -> bool:
     return any(_commit_info(path, number).get("application") != application for number in _changes_from(path, after + 1))
 
 
+def is_from_before(path: Path, version: int, moment: datetime) -> bool:
+    """Whether the commit of a version of the table at `path` was made at a moment or before; in doubt not.
+
+    The version may be another one of the same number: of a table that was removed and made again.
+    """
+    made_at = _commit_info(path, version).get("timestamp")
+    return isinstance(made_at, int) and made_at <= moment.timestamp() * 1000
+
+
 def _changes_from(path: Path, version: int) -> Iterator[int]:
     """The versions of the table at `path`, from one on, whose commits may have added, changed or removed a row."""
     return (number for number in range(version, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
@@ -57,8 +67,10 @@ def new_files(path: Path, after: int, upto: int) -> list[str] | None:
     """The data files, relative to the table's folder, that hold each row which came to the table at `path` after a version, up to another.
 
     They may hold earlier rows, too, and those that were removed since are not among them. None where the log does not tell: commits are
-    gone, rows of one of these files were moved or marked as removed, or the table was set back.
+    gone, rows of one of these files were moved or marked as removed, the table was set back, or has not come to the first version.
     """
+    if upto < after:
+        return None
     found: dict[str, None] = {}
     seen: set[str] = set()
     for version in range(after + 1, upto + 1):

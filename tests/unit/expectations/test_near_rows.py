@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -111,21 +111,24 @@ def test_files_that_a_gate_has_let_through_are_not_judged_again(copy_home: Calla
     write(settings, {name: [*pairs, pairs[0] | {"debit_id": None}]})
     assert wrong_pairs(settings, before) == wrong_pairs(settings, None) == {"missing_values": 1, "rows_that_differ_from_silver": 1}
     after = DEBIT_CREDIT_PAIRS.open(settings).version()
-    assert wrong_pairs(settings, after) == {"lost_pairs": 3}
+    assert wrong_pairs(settings, after) == wrong_pairs(settings, None)  # an aggregate of no rows may be null
     write(settings, {name: [*pairs]})
     assert wrong_pairs(settings, after) == {"repeated_keys": 3}
 
 
-def test_a_gate_that_passed_has_let_the_rows_of_its_version_through(copy_home: Callable[[], Settings]) -> None:
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_gate_that_passed_has_let_the_rows_of_its_version_through(copy_home: Callable[[], Settings], *, is_made_again: bool) -> None:
+    """But not those of a table that was removed and made again, whose versions have the same numbers."""
     settings = copy_home()
     assert {written.passed for written in find_written(settings, "gold")[0]} == {None}
-    gates.run(settings, "gold", "run-1", now=LOADED)
+    made_at = datetime.now(UTC)
+    gates.run(settings, "gold", "run-1", now=made_at - timedelta(days=1) if is_made_again else made_at)
     judged = DISTRICT_MINUTES.open(settings).version()
     append_minute(settings, {"application": control.following(settings, SILVER_TRANSACTIONS)})
     runs = [run_of("silver", "silver.transactions", 3, 3), *(run_of("gold", table.name, 3, 3) for table in GOLD)]
     write(settings, {"control.batches": runs})
     (minutes,) = (written for written in find_written(settings, "gold")[0] if written.table == DISTRICT_MINUTES)
-    assert (minutes.passed, minutes.version) == (judged, judged + 1)
+    assert (minutes.passed, minutes.version) == (None if is_made_again else judged, judged + 1)
 
 
 def append_minute(settings: Settings, facts: dict[str, Any]) -> None:

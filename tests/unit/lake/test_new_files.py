@@ -46,6 +46,7 @@ def home(tmp_path: Path) -> Path:
 def test_files_that_were_appended_and_those_that_a_merge_wrote_again(home: Path) -> None:
     assert rows_of(home, new_files(home, 0, 1)) == [3, 4]
     assert new_files(home, 1, 1) == []
+    assert new_files(home, 2, 1) is None  # a table that was made again
     append(home, 5)
     merge(home, 2, 6)
     assert rows_of(home, new_files(home, 1, 2)) == [5]
