@@ -131,7 +131,7 @@ class _Relations:
         if not files or len(files) > _MOST_FILES or table.partitioned_by or _GLOB & {*str(folder)}:
             return f"raw_{name}"
         columns = ", ".join(table.columns)
-        parts = [_ROWS.substitute(columns=columns, name=f"raw_{name} where false")]
+        parts = [_ROWS.substitute(columns=columns, name=f"raw_{name} where false")]  # the types are the table's
         for number, file in enumerate(files):
             if not {*table.columns} <= {*pq.read_schema(folder / file).names}:  # it is older than a column
                 return f"raw_{name}"

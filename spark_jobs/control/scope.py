@@ -56,9 +56,10 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
                 known = {verdict.table: verdict.version for verdict in before}
                 records = rebuilt.find(settings, tables, known, {table.name: version for table, version in versions.items()})
             first = 1
+        has_passed = layer == "gold" and first > 1
         for table, version in versions.items():
-            is_near = layer == "gold" and first > 1 and not is_changed_by_others(table.path(settings), passed[table.name].version, follower)
-            let_through = _let_through(settings, table, passed[table.name]) if layer == "gold" and first > 1 else None
+            is_near = has_passed and not is_changed_by_others(table.path(settings), passed[table.name].version, follower)
+            let_through = _let_through(settings, table, passed[table.name]) if has_passed else None
             to_judge.append(Written(table, version, first, last, records, at_any_time=not is_near, passed=let_through))
     return to_judge, unchanged
 

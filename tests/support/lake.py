@@ -22,6 +22,10 @@ from tests.support.frames import at
 from tests.support.gold_model import Found
 from tests.support.rows import LOADED, Record
 
+GENERATED = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}  # as jobs run; the tests' session is not so
 BRONZE = {table.topic: table for table in tables.BRONZE}
 LOADED_AT = at(LOADED)
 Rows = list[dict[str, Any]]

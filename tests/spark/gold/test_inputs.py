@@ -23,13 +23,12 @@ from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.gold.test_gold_job import Silver, histories, of_customers, silver_rows
 from tests.support.frames import assert_same, at, frame
 from tests.support.gold_model import model
-from tests.support.lake import assert_equal, executions, gold_of
+from tests.support.lake import GENERATED, assert_equal, executions, gold_of
 
 pytestmark = pytest.mark.spark
 
 SILVER = tables.SILVER_TRANSACTIONS
 FEED = "key string, valid_from timestamp, valid_to timestamp, is_current boolean, place string, _change_type string, _commit_version bigint"
-GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}  # not so in the tests' session
 T1, T2, T3 = "2013-01-01 08:00", "2013-02-01 08:00", "2013-03-01 08:00"
 
 

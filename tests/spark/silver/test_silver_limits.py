@@ -10,7 +10,7 @@ from spark_jobs.control import matching
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.silver import batches, id_index, job, new_events
-from tests.support.lake import run_silver, silver_of
+from tests.support.lake import GENERATED, run_silver, silver_of
 from tests.support.silver_runs import WRITES, Die, fill, places, settings_of
 from tests.support.three_batches import FIRST, SECOND, THIRD
 
@@ -35,7 +35,6 @@ MANY = {
     "sorted by Spark": {"_FEW": -1, "_MOST_HELD": -1},
     "found by Spark": {"_MOST_BYTES": -1},
 }
-GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}  # not so in the tests' session
 
 
 @pytest.mark.parametrize("limits", MANY.values(), ids=MANY)
