@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PY     := $(BIN)/python
 READY  := .venv/.requirements.sha256
-# Another Spark, Airflow or Python of this machine must not leak into ours.
-unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME PYTHONPATH PYTHONHOME
+# Another Spark, Airflow or Python of this machine must not leak into ours. Without bytecode, each process would compile what it imports.
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS AIRFLOW_HOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up cluster down status sql backup restore test soak bench lint vulnerabilities format

@@ -90,6 +90,8 @@ print(json.dumps({
         ("import os; os._exit(7)", 7, ""),
         ("import atexit; atexit.register(print, 'the end')", 0, "the end"),
         ("import threading, time; threading.Thread(target=lambda: (time.sleep(0.3), print('later'))).start()", 0, "later"),
+        ("print('no end of the line', end='')", 0, "no end of the line"),
+        ("import sys\nclass Kept:\n    __del__ = lambda _: print('taken apart')\nsys.kept = Kept()", 0, ""),
     ],
 )
 def test_how_a_job_ends_is_told_as_of_any_process(start: Start, body: str, code: int, last: str) -> None:
