@@ -40,7 +40,7 @@ from airflow.sdk import Param, TriggerRule, dag
 from include.orchestration.alerts import alerts
 from include.orchestration.assets import RELEASE, layer_assets, tell_release, topic_assets
 from include.orchestration.decisions import AskForDecision
-from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, about
+from include.orchestration.defaults import DEFAULT_ARGS, NO_BACKFILL, RELEASE_TASK, about
 from include.orchestration.gates import quality_gate
 from include.orchestration.jobs import job, spark_job
 from include.orchestration.new_batches import NEW_BATCHES
@@ -88,7 +88,7 @@ def medallion() -> None:
     gold = spark_job("gold", doc_md="Brings every gold table up to silver, after the gates of bronze and silver.")
     gold_gate = quality_gate("gold", gold_tables, inlets=silver_tables, **judging, doc_md="Judges what gold wrote.")
     release = job(
-        "release",
+        RELEASE_TASK,
         inlets=[*bronze, *silver_tables, *gold_tables],
         outlets=[RELEASE],
         tell=tell_release,

@@ -6,6 +6,7 @@ from typing import Any
 from include.orchestration import refusals
 
 PIPELINE_DAG, BACKFILL_DAG = "medallion", "backfill_days"  # those whose tasks are gates
+RELEASE_TASK = "release"  # the last one of a run of PIPELINE_DAG
 REDRIVE_DAG = "redrive_rows"
 BY_HAND = "backfill_by_hand"  # begins the ids of runs of BACKFILL_DAG that a person triggered
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -13,9 +13,12 @@ from include.orchestration.decisions import open_verdicts, waits_for
 from include.orchestration.jobs import SparkJob
 from include.orchestration.pages import with_pages
 from spark_jobs.control.verdicts import read_decisions
+from spark_jobs.lake.log_files import log_times
 from spark_jobs.runtime.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
+
+_LOOK_AGAIN = timedelta(minutes=1)
 
 
 def has_new_batches(force: bool, ti: Any = None) -> bool:
@@ -53,14 +56,18 @@ class TakeNewBatches(SparkJob, SkipMixin):
 
 @dataclass(frozen=True)
 class Work:
-    """Why a run of the pipeline is due, and which release is the newest meanwhile (0: none)."""
+    """Why a run of the pipeline is due, and which release is the newest when it begins (0: none)."""
 
     why: str
     release: int
 
 
-def due_work(settings: Settings, now: datetime) -> Work | None:
-    """What a run would do now: release new batches, or record that bronze is stale. None where a closed gate waits for a person, too."""
+def due_work(settings: Settings, now: datetime, *, is_ending: bool = False) -> Work | None:
+    """What a run would do now: release new batches, or record that bronze is stale. None where a closed gate waits for a person, too.
+
+    While a run is `is_ending`, which has yet to publish its release: what the next one would do.
+    """
+    from spark_jobs.control.scope import unread_bronze
     from spark_jobs.releases.gates import is_overdue
     from spark_jobs.releases.releases import has_unreleased_batches, latest_release
 
@@ -68,11 +75,30 @@ def due_work(settings: Settings, now: datetime) -> Work | None:
         return None
     release = latest_release(settings)
     number = release.release_id if release else 0
+    if is_ending:
+        return Work("Bronze holds batches that silver has not read.", number + 1) if unread_bronze(settings) else None
     if has_unreleased_batches(settings):
         return Work("Bronze holds batches that the newest release lacks.", number)
     if is_overdue(settings, now):
         return Work(f"Bronze had no new rows for more than {settings.freshness_seconds} s: bronze's gate records it.", number)
     return None
+
+
+class Look:
+    """Asks for due work again and again. As long as no table changes, which costs next to nothing to see, the last answer holds."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[Any, ...] = ()
+        self._until = datetime.min.replace(tzinfo=UTC)
+        self._found: Work | None = None
+
+    def due_work(self, settings: Settings, now: datetime, *, is_ending: bool = False) -> Work | None:
+        """As `due_work`; what comes by time alone, at most a minute late."""
+        asked = (is_ending, *log_times(settings))
+        if asked != self._asked or now >= self._until:
+            self._found = due_work(settings, now, is_ending=is_ending)
+            self._asked, self._until = asked, now + _LOOK_AGAIN
+        return self._found
 
 
 def refuse_stale_release(now: datetime) -> None:

@@ -1,12 +1,15 @@
 """The files of a Delta log, and the removal of expired ones. Deletes files, commits nothing; needs no Spark."""
 
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from spark_jobs.lake.tables import BRONZE, CONTROL, GOLD, SILVER_OWNED
 from spark_jobs.runtime import storage
+from spark_jobs.runtime.settings import Settings
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -42,6 +45,17 @@ class Log:
 def newest_version(table: Path) -> int:
     """The version of the table in a folder, by the names in its log alone; -1 where there is no table."""
     return max((int(found[1]) for name in storage.names(table / "_delta_log") if (found := _COMMIT.fullmatch(name))), default=-1)
+
+
+def log_times(settings: Settings) -> list[int]:
+    """A time of each table's log, the live tables' left out, that is another one after each commit; 0 where there is no table.
+
+    Object storage does not tell: there it always is another one.
+    """
+    if storage.is_remote(settings.warehouse):
+        return [time.monotonic_ns()]
+    folders = (table.path(settings) / "_delta_log" for table in (*BRONZE, *SILVER_OWNED, *GOLD, *CONTROL))
+    return [folder.stat().st_mtime_ns if folder.exists() else 0 for folder in folders]
 
 
 def read_log(table: Path) -> Log:

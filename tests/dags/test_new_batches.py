@@ -1,80 +1,138 @@
-"""What starts medallion: work that readers lack while no run is under way, and not too often."""
+"""What starts medallion: work that readers lack while no run is under way, or the run has come to its last task; and not too often."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.triggers.base import TriggerEvent
 
-from include.orchestration import new_batches
-from include.orchestration.new_batches import NewBatchesTrigger, Pace
-from include.orchestration.progress import Work
+from include.orchestration import new_batches, progress
+from include.orchestration.decisions import AskForDecision
+from include.orchestration.defaults import RELEASE_TASK
+from include.orchestration.new_batches import NewBatchesTrigger, Pace, Stage
+from include.orchestration.progress import Look, Work
+from spark_jobs.lake.log_files import log_times
+from spark_jobs.lake.tables import BATCHES, SILVER_TRANSACTIONS, ensure_tables
+from spark_jobs.runtime.settings import Settings, read_settings
+from tests.support.warehouse import at, bronze, write
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "home"))
+    return read_settings()
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> "Events":
+    return Events(monkeypatch)
+
+
+class Events:
+    """What the trigger sends in a world of these stages and this work, one of each a look. Airflow answers a trigger only within a
+    triggerer; the run of the real one is in tests/integration/test_decision.py.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.asked: list[bool] = []
+        monkeypatch.setattr(new_batches, "_CHECK_SECONDS", 0.0)
+        monkeypatch.setattr(new_batches, "_LEAST_SECONDS", 0.05)
+
+    def of(self, stages: Iterable[Stage], works: Iterable[Work | Exception | None]) -> list[str]:
+        stage, work = iter(stages), iter(works)
+
+        async def next_stage() -> Stage:
+            if (found := next(stage, None)) is None:
+                raise asyncio.CancelledError
+            return found
+
+        def due_work(*_: object, is_ending: bool) -> Work | None:
+            self.asked.append(is_ending)
+            if isinstance(found := next(work), Exception):
+                raise found
+            return found
+
+        self._patch.setattr(new_batches, "_stage", next_stage)
+        self._patch.setattr(progress, "due_work", due_work)
+        self._patch.setattr(progress, "log_times", lambda _: [len(self.asked)])
+        return asyncio.run(asyncio.wait_for(self._collect(), 30))
+
+    async def _collect(self) -> list[str]:
+        sent: list[TriggerEvent] = []
+        try:
+            async for event in NewBatchesTrigger().run():
+                sent.append(event)
+        except asyncio.CancelledError:
+            return [event.payload["why"] for event in sent]
+        return []
 
 
 def test_a_new_release_lets_the_next_event_follow_soon_and_a_failed_run_is_repeated_later() -> None:
-    pace = Pace()
-    assert pace.allows(release=0, now=10)
-    pace.note(release=0, now=10)
-    assert [pace.allows(release=1, now=now) for now in (24, 25)] == [False, True]
-    assert [pace.allows(release=0, now=now) for now in (309, 310)] == [False, True]
+    pace, zero, one = Pace(), Work("new rows", 0), Work("new rows", 1)
+    assert pace.allows(zero, now=10)
+    pace.note(zero, now=10)
+    assert [pace.allows(one, now=now) for now in (24, 25)] == [False, True]
+    assert [pace.allows(zero, now=now) for now in (309, 310)] == [False, True]
 
 
-def test_no_event_while_a_run_is_under_way_and_one_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow answers a trigger only within a triggerer; the run of the real one is in tests/integration/test_decision.py."""
-    active = iter([1, 1, 0])
-
-    async def count() -> int:
-        return next(active)
-
-    monkeypatch.setattr(new_batches, "_count_active_runs", count)
-    monkeypatch.setattr(new_batches, "due_work", lambda *_: Work("new rows", 7))
-    monkeypatch.setattr(new_batches, "_CHECK_SECONDS", 0.0)
-
-    async def first_event() -> TriggerEvent:
-        return await anext(NewBatchesTrigger().run())
-
-    assert asyncio.run(asyncio.wait_for(first_event(), 10)).payload == {"why": "new rows"}
-    assert next(active, None) is None
+def test_no_event_while_a_run_is_under_way_and_one_once_it_has_ended(events: Events) -> None:
+    assert events.of([Stage.UNDER_WAY, Stage.UNDER_WAY, Stage.NONE], [Work("new rows", 7)]) == ["new rows"]
+    assert events.asked == [False]  # before that, nobody looks
 
 
-def test_while_the_run_of_an_event_is_under_way_nobody_looks_for_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    active, asked = iter([0, 1, 1, 0, 0]), list[int]()
-
-    async def count() -> int:
-        asked.append(next(active))
-        return asked[-1]
-
-    releases = iter([7, 8])
-    monkeypatch.setattr(new_batches, "_count_active_runs", count)
-    monkeypatch.setattr(new_batches, "due_work", lambda *_: Work("new rows", next(releases)))  # a third look would raise
-    monkeypatch.setattr(new_batches, "_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(new_batches, "_LEAST_SECONDS", 0.05)
-
-    async def two_events() -> list[TriggerEvent]:
-        events = NewBatchesTrigger().run()
-        return [await anext(events), await anext(events)]
-
-    assert len(asyncio.run(asyncio.wait_for(two_events(), 10))) == 2
-    assert asked == [0, 1, 1, 0, 0]
+def test_a_run_that_has_come_to_its_last_task_lets_the_next_event_go_out(events: Events) -> None:
+    stages = [Stage.NONE, Stage.UNDER_WAY, Stage.ENDING, Stage.ENDING, Stage.UNDER_WAY]
+    sent = events.of(stages, [Work("first", 0), None, Work("second", 1)])
+    assert (sent, events.asked) == (["first", "second"], [False, True, True])
 
 
-def test_what_cannot_be_read_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: Iterator[object] = iter([OSError("the disk is away"), Work("new rows", 7)])
+def test_events_rest_in_between_and_meanwhile_nobody_looks(events: Events) -> None:
+    works = [Work("one", 7), Work("two", 8), Work("three", 9)]
+    assert events.of([Stage.NONE] * 3, works) == ["one", "two", "three"]
+    assert len(events.asked) == 3
 
-    def due(*_: object) -> object:
-        answer = next(answers)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
 
-    async def none() -> int:
-        return 0
+def test_what_cannot_be_read_is_tried_again(events: Events) -> None:
+    assert events.of([Stage.NONE] * 2, [OSError("the disk is away"), Work("new rows", 7)]) == ["new rows"]
 
-    monkeypatch.setattr(new_batches, "due_work", due)
-    monkeypatch.setattr(new_batches, "_count_active_runs", none)
-    monkeypatch.setattr(new_batches, "_CHECK_SECONDS", 0.0)
 
-    async def first_event() -> TriggerEvent:
-        return await anext(NewBatchesTrigger().run())
+def test_as_long_as_no_table_changes_the_last_answer_holds_for_a_minute(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_tables(settings, [SILVER_TRANSACTIONS])
+    answers = iter([None, Work("new rows", 1), Work("the next ones", 2), Work("stale", 2)])
+    monkeypatch.setattr(progress, "due_work", lambda *_, **__: next(answers))
+    look = Look()
+    assert [look.due_work(settings, NOW) for _ in range(3)] == [None] * 3
+    write(settings, {"bronze.transactions": [bronze(at(0, 0, 1), b"T1", b"{}")]})
+    assert [look.due_work(settings, NOW) for _ in range(3)] == [Work("new rows", 1)] * 3
+    assert [look.due_work(settings, NOW, is_ending=True) for _ in range(2)] == [Work("the next ones", 2)] * 2
+    assert look.due_work(settings, NOW + timedelta(minutes=1), is_ending=True) == Work("stale", 2)
 
-    assert asyncio.run(asyncio.wait_for(first_event(), 10)).payload == {"why": "new rows"}
+
+def test_a_commit_changes_the_times_of_the_logs_and_nothing_else_does(settings: Settings) -> None:
+    before = log_times(settings)
+    ensure_tables(settings, [SILVER_TRANSACTIONS])
+    made = log_times(settings)
+    assert sum(one != other for one, other in zip(before, made, strict=True)) == 1
+    assert log_times(settings) == made
+    SILVER_TRANSACTIONS.open(settings).alter.set_table_properties({"delta.appendOnly": "false"})
+    assert log_times(settings) != made
+
+
+def test_while_a_run_ends_only_what_silver_has_not_read_is_due(settings: Settings) -> None:
+    write(settings, {"bronze.transactions": [bronze(at(0, 0, 1), b"T1", b"{}")]})
+    assert progress.due_work(settings, NOW, is_ending=True) == Work("Bronze holds batches that silver has not read.", 1)
+    read = {"job": "silver", "table": "silver.transactions", "first_batch": 1, "last_batch": 1, "rows": 1, "finished_at": NOW}
+    write(settings, {BATCHES.name: [read]})
+    assert progress.due_work(settings, NOW, is_ending=True) is None
+    assert progress.due_work(settings, NOW) == Work("Bronze holds batches that the newest release lacks.", 0)
+
+
+def test_the_release_is_the_last_task_of_a_run(dag_bag: DagBag) -> None:
+    leaves = {task for task in dag_bag.dags["medallion"].leaves if not isinstance(task, AskForDecision)}
+    assert {task.task_id for task in leaves} == {RELEASE_TASK}
