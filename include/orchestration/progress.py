@@ -65,18 +65,19 @@ class Work:
 def due_work(settings: Settings, now: datetime, *, is_ending: bool = False) -> Work | None:
     """What a run would do now: release new batches, or record that bronze is stale. None where a closed gate waits for a person, too.
 
-    While a run is `is_ending`, which has yet to publish its release: what the next one would do.
+    While a run is `is_ending`, in its last task, which publishes its release: what the next one would do.
     """
     from spark_jobs.control.scope import unread_bronze
     from spark_jobs.releases.gates import is_overdue
-    from spark_jobs.releases.releases import has_unreleased_batches, latest_release
+    from spark_jobs.releases.releases import has_unreleased_batches, holds_what_silver_read, latest_release
 
     if open_verdicts(settings):
         return None
     release = latest_release(settings)
     number = release.release_id if release else 0
-    if is_ending:
-        return Work("Bronze holds batches that silver has not read.", number + 1) if unread_bronze(settings) else None
+    if is_ending:  # its release is there already, or will be the next one
+        number += not holds_what_silver_read(settings, release)
+        return Work("Bronze holds batches that silver has not read.", number) if unread_bronze(settings) else None
     if has_unreleased_batches(settings):
         return Work("Bronze holds batches that the newest release lacks.", number)
     if is_overdue(settings, now):

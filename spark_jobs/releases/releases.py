@@ -114,6 +114,11 @@ def has_unreleased_batches(settings: Settings) -> bool:
     return any(not hold_same_rows(settings, table, versions[table.name], head) for table, head in heads.items())
 
 
+def holds_what_silver_read(settings: Settings, release: Release | None) -> bool:
+    """Whether a release (None: that before the first one) holds every bronze batch that silver has read."""
+    return all(control.silver_batch(settings, table.topic) <= _last_batch(release, table) for table in BRONZE)
+
+
 def _release(rows: Iterable[dict[str, Any]]) -> Release:
     named = {str(row["table"]): row for row in rows}
     first = next(iter(named.values()))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from include.orchestration.defaults import RELEASE_TASK
 from include.orchestration.new_batches import NewBatchesTrigger, Pace, Stage
 from include.orchestration.progress import Look, Work
 from spark_jobs.lake.log_files import log_times
-from spark_jobs.lake.tables import BATCHES, SILVER_TRANSACTIONS, ensure_tables
+from spark_jobs.lake.tables import BATCHES, LAYERS, RELEASES, SILVER_TRANSACTIONS, ensure_tables
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.support.warehouse import at, bronze, write
 
@@ -125,12 +126,29 @@ def test_a_commit_changes_the_times_of_the_logs_and_nothing_else_does(settings: 
 
 
 def test_while_a_run_ends_only_what_silver_has_not_read_is_due(settings: Settings) -> None:
-    write(settings, {"bronze.transactions": [bronze(at(0, 0, 1), b"T1", b"{}")]})
-    assert progress.due_work(settings, NOW, is_ending=True) == Work("Bronze holds batches that silver has not read.", 1)
-    read = {"job": "silver", "table": "silver.transactions", "first_batch": 1, "last_batch": 1, "rows": 1, "finished_at": NOW}
-    write(settings, {BATCHES.name: [read]})
-    assert progress.due_work(settings, NOW, is_ending=True) is None
-    assert progress.due_work(settings, NOW) == Work("Bronze holds batches that the newest release lacks.", 0)
+    def bring(batch: int) -> None:
+        write(settings, {"bronze.transactions": [bronze(at(0, batch, batch), b"T%d" % batch, b"{}")]})
+
+    def read(batch: int) -> None:
+        run = {"job": "silver", "table": "silver.transactions", "first_batch": batch, "last_batch": batch, "rows": 1, "finished_at": NOW}
+        write(settings, {BATCHES.name: [run]})
+
+    def publish(batch: int) -> None:
+        names = (table.name for layer in LAYERS.values() for table in layer)
+        facts = {"release_id": batch, "released_at": NOW, "version": 1}
+        write(settings, {RELEASES.name: [facts | {"table": name, "last_batch": batch} for name in names]})
+
+    due = [partial(progress.due_work, settings, NOW, is_ending=is_ending) for is_ending in (False, True)]
+    bring(1)
+    read(1)
+    assert [ask() for ask in due] == [Work("Bronze holds batches that the newest release lacks.", 0), None]
+    bring(2)
+    assert due[1]() == Work("Bronze holds batches that silver has not read.", 1)
+    publish(1)  # by the same run, which makes the catalogue then
+    assert due[1]() == Work("Bronze holds batches that silver has not read.", 1)
+    read(2)
+    bring(3)
+    assert due[1]() == Work("Bronze holds batches that silver has not read.", 2)
 
 
 def test_the_release_is_the_last_task_of_a_run(dag_bag: DagBag) -> None:
