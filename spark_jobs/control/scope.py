@@ -59,14 +59,18 @@ def find_written(settings: Settings, layer: str) -> tuple[list[Written], list[Ve
         has_passed = layer == "gold" and first > 1
         for table, version in versions.items():
             is_near = has_passed and not is_changed_by_others(table.path(settings), passed[table.name].version, follower)
-            let_through = _let_through(settings, table, passed[table.name]) if has_passed else None
+            let_through = _let_through(settings, table, passed[table.name], first) if has_passed else None
             to_judge.append(Written(table, version, first, last, records, at_any_time=not is_near, passed=let_through))
     return to_judge, unchanged
 
 
-def _let_through(settings: Settings, table: Table, verdict: Verdict) -> int | None:
-    """The version that a verdict let through; None where the table may have been made again since."""
-    return verdict.version if is_from_before(table.path(settings), verdict.version, verdict.judged_at) else None
+def _let_through(settings: Settings, table: Table, verdict: Verdict, first: int) -> int | None:
+    """The version that a verdict let through, without rows of batches from `first` on.
+
+    None where it has some, because another table did not pass then, or where the table may have been made again since.
+    """
+    is_usable = verdict.last_batch < first and is_from_before(table.path(settings), verdict.version, verdict.judged_at)
+    return verdict.version if is_usable else None
 
 
 def newest_batch(settings: Settings, table: Table) -> int:

@@ -16,11 +16,22 @@ from expectations.suites import read_suite
 from spark_jobs import control
 from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.control.scope import find_written
-from spark_jobs.lake.tables import DEBIT_CREDIT_PAIRS, DISTRICT_MINUTES, GOLD, SILVER_ACCOUNTS, SILVER_TRANSACTIONS, Table
+from spark_jobs.control.verdicts import append_under_lease
+from spark_jobs.lake import leases
+from spark_jobs.lake.tables import (
+    DEBIT_CREDIT_PAIRS,
+    DISTRICT_MINUTES,
+    GOLD,
+    QUALITY_RESULTS,
+    SILVER_ACCOUNTS,
+    SILVER_TRANSACTIONS,
+    Table,
+)
 from spark_jobs.releases import gates
 from spark_jobs.runtime.settings import Settings
 from tests.support.changes import Case, put
 from tests.support.suite_cases import CASES
+from tests.support.verdicts import verdict
 from tests.support.warehouse import DAY, LOADED, at, good_rows, run_of, settings_of, table_named, transaction, write
 
 KINDS = ("Debit", "Credit")
@@ -85,10 +96,10 @@ def test_rows_that_were_judged_before_are_not_judged_again(good_home: Path, tmp_
     assert measure(home, MINUTES, names, 2, at_any_time=True) == {"minutes_that_differ": 1}
 
 
-def wrong_pairs(settings: Settings, passed: int | None) -> dict[str, int]:
-    """What is wrong with the pairs in files after a version; None: with all."""
+def wrong_pairs(settings: Settings, passed: int | None, batch: int = 3) -> dict[str, int]:
+    """What is wrong with the pairs in files after a version, of which a batch is new; None: with all."""
     version = DEBIT_CREDIT_PAIRS.open(settings).version()
-    written = Written(DEBIT_CREDIT_PAIRS, version, 3, 3, at_any_time=False, passed=passed)
+    written = Written(DEBIT_CREDIT_PAIRS, version, batch, batch, at_any_time=False, passed=passed)
     names = frozenset({"wrong_times", "missing_values", "repeated_keys", "lost_pairs", "rows_that_differ_from_silver"})
     query = open_query(settings, written, {DEBIT_CREDIT_PAIRS.name: version}, LOADED)
     profile = measure_table(read_suite(DEBIT_CREDIT_PAIRS.name).about(names), query)
@@ -109,11 +120,15 @@ def test_files_that_a_gate_has_let_through_are_not_judged_again(copy_home: Calla
     before = DEBIT_CREDIT_PAIRS.open(settings).version()
     assert wrong_pairs(settings, before) == {"lost_pairs": 3}
     write(settings, {name: [*pairs, pairs[0] | {"debit_id": None}]})
-    assert wrong_pairs(settings, before) == wrong_pairs(settings, None) == {"missing_values": 1, "rows_that_differ_from_silver": 1}
+    wrong = {"missing_values": 1, "rows_that_differ_from_silver": 1}
+    assert wrong_pairs(settings, before) == wrong_pairs(settings, None) == wrong
     after = DEBIT_CREDIT_PAIRS.open(settings).version()
     assert wrong_pairs(settings, after) == wrong_pairs(settings, None)  # an aggregate of no rows may be null
-    write(settings, {name: [*pairs]})
-    assert wrong_pairs(settings, after) == {"repeated_keys": 3}
+    write(settings, {name: pairs})
+    assert wrong_pairs(settings, before) == wrong_pairs(settings, None) == wrong | {"repeated_keys": 3}
+    other = transaction(7, at(0, 7, 4), "Debit", "1.00", who=2, hour=8)  # of another batch and customer
+    write(settings, {"silver.transactions": [other]})
+    assert wrong_pairs(settings, after, batch=4) == {"repeated_keys": 3}  # of pairs that were let through
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
@@ -129,6 +144,19 @@ def test_a_gate_that_passed_has_let_the_rows_of_its_version_through(copy_home: C
     write(settings, {"control.batches": runs})
     (minutes,) = (written for written in find_written(settings, "gold")[0] if written.table == DISTRICT_MINUTES)
     assert (minutes.passed, minutes.version) == (None if is_made_again else judged, judged + 1)
+
+
+def test_a_version_with_rows_of_judged_batches_counts_as_none_that_was_let_through(copy_home: Callable[[], Settings]) -> None:
+    """One table's gate passed the third batch, and all others' did not: it is judged again with them."""
+    settings = copy_home()
+    gates.run(settings, "gold", "run-1", now=datetime.now(UTC))
+    runs = [run_of("silver", "silver.transactions", 3, 3), *(run_of("gold", table.name, 3, 3) for table in GOLD)]
+    write(settings, {"control.batches": runs})
+    at_three = verdict(MINUTES, version=DISTRICT_MINUTES.open(settings).version(), last_batch=3, judged_at=datetime.now(UTC))
+    with leases.hold(settings, [QUALITY_RESULTS], owner="test"):
+        append_under_lease(settings, [at_three])
+    found = {written.table.name: (written.first_batch, written.passed is None) for written in find_written(settings, "gold")[0]}
+    assert found == {table.name: (3, table.name == MINUTES) for table in GOLD}
 
 
 def append_minute(settings: Settings, facts: dict[str, Any]) -> None:
