@@ -25,9 +25,6 @@ from spark_jobs.runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 4  # raise it with every change of a table's columns
-# Who opens a table reads its newest checkpoint, and every commit after it: 3 ms after 5 commits, 12 ms after 50. Writers other than Spark
-# make one after 100 commits. So it stays for bronze: it has a commit a second, and many files, which a checkpoint lists.
-_OFTEN = {"delta.checkpointInterval": "10"}
 _TO_DO = "use the version of the project that wrote it, or set LEDGER_WAREHOUSE to another folder"
 
 
@@ -96,9 +93,7 @@ def _create(settings: Settings, table: Table) -> None:
         mode="ignore",
         partition_by=list(table.partitioned_by),
         name=table.name,
-        configuration=table.properties
-        | (retention_properties(settings) if table.layer in LAYERED else {})
-        | (_OFTEN if table.layer != "bronze" else {}),
+        configuration=table.properties | (retention_properties(settings) if table.layer in LAYERED else {}),
     )
 
 

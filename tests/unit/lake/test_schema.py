@@ -23,7 +23,7 @@ from include.reader.__main__ import main as sql
 from spark_jobs import control
 from spark_jobs.lake import leases, schema, tables
 from spark_jobs.lake.schema import SCHEMA_VERSION, ensure_tables, version_file
-from spark_jobs.lake.tables import BATCHES, BRONZE_TRANSACTIONS, CONTROL, EVERY, GOLD, Table
+from spark_jobs.lake.tables import BATCHES, CONTROL, EVERY, Table
 from spark_jobs.run import main
 from spark_jobs.runtime.errors import LeaseHeld
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -78,14 +78,6 @@ def test_a_control_table_that_lacks_a_column_gets_it(settings: Settings, table: 
         assert set(columns(settings, table)) == set(table.columns)
         rows = control.read(settings, table).to_pylist()
         assert sorted(rows, key=str) == sorted([old, *a_row(table).to_pylist()], key=str)
-
-
-@pytest.mark.parametrize(("table", "checkpoints"), [(CONTROL[0], 1), (GOLD[0], 1), (BRONZE_TRANSACTIONS, 0)])
-def test_a_table_that_many_open_has_a_checkpoint_after_ten_commits(settings: Settings, table: Table, checkpoints: int) -> None:
-    ensure_tables(settings, [table])
-    for _ in range(12):
-        write_deltalake(table.open(settings), a_row(table), mode="append")
-    assert len([*(table.path(settings) / "_delta_log").glob("*.checkpoint.parquet")]) == checkpoints
 
 
 @pytest.mark.parametrize("table", OF_EACH_LAYER, ids=lambda table: table.name)

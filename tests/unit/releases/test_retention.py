@@ -192,9 +192,8 @@ def test_files_and_commits_stay_longer_than_a_release_is_offered(days: str, file
         "delta.enableExpiredLogCleanup": "false",
     }
     assert configuration(settings, "bronze/transactions") == expected
-    of_ten = {"delta.checkpointInterval": "10"}
-    assert configuration(settings, "silver/transactions") == expected | of_ten | {"delta.enableChangeDataFeed": "true"}
-    assert configuration(settings, "control/releases") == of_ten
+    assert configuration(settings, "silver/transactions") == expected | {"delta.enableChangeDataFeed": "true"}
+    assert configuration(settings, "control/releases") == {}
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "7.5", "a week", "3651"])
@@ -219,7 +218,6 @@ def test_a_changed_setting_reaches_the_tables_once(tmp_path: Path) -> None:
         "delta.logRetentionDuration": "interval 41 days",
         "delta.enableExpiredLogCleanup": "false",
         "delta.enableChangeDataFeed": "true",
-        "delta.checkpointInterval": "10",
     }
 
 
