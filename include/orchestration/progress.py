@@ -75,9 +75,11 @@ def due_work(settings: Settings, now: datetime, *, is_ending: bool = False) -> W
         return None
     release = latest_release(settings)
     number = release.release_id if release else 0
-    if is_ending:  # its release is there already, or will be the next one
-        number += not holds_what_silver_read(settings, release)
-        return Work("Bronze holds batches that silver has not read.", number) if unread_bronze(settings) else None
+    if is_ending:
+        if not unread_bronze(settings):
+            return None
+        next_number = number if holds_what_silver_read(settings, release) else number + 1  # its release is there already, or will be
+        return Work("Bronze holds batches that silver has not read.", next_number)
     if has_unreleased_batches(settings):
         return Work("Bronze holds batches that the newest release lacks.", number)
     if is_overdue(settings, now):

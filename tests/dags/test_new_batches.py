@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.triggers.base import TriggerEvent
 
 from include.orchestration import new_batches, progress
 from include.orchestration.decisions import AskForDecision
@@ -65,13 +65,11 @@ class Events:
         return asyncio.run(asyncio.wait_for(self._collect(), 30))
 
     async def _collect(self) -> list[str]:
-        sent: list[TriggerEvent] = []
-        try:
+        sent: list[str] = []
+        with suppress(asyncio.CancelledError):
             async for event in NewBatchesTrigger().run():
-                sent.append(event)
-        except asyncio.CancelledError:
-            return [event.payload["why"] for event in sent]
-        return []
+                sent.append(event.payload["why"])
+        return sent
 
 
 def test_a_new_release_lets_the_next_event_follow_soon_and_a_failed_run_is_repeated_later() -> None:
