@@ -116,8 +116,8 @@ def _bronze_batch(settings: Settings, table: Table) -> Iterator[Sample]:
 
 
 def _silver_batches(settings: Settings) -> Iterator[Sample]:
-    for table in BRONZE:
-        yield "ledger_batch", (table.topic, "silver"), float(control.silver_batch(settings, table.topic))
+    for topic, batch in control.silver_batches(settings).items():
+        yield "ledger_batch", (topic, "silver"), float(batch)
 
 
 def _released_batches(settings: Settings) -> Iterator[Sample]:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from spark_jobs.lake import leases, schema
 from spark_jobs.lake.ddl import parse_columns
-from spark_jobs.lake.tables import BATCHES, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
+from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, SILVER_TRANSACTIONS, Table, ensure_tables
 from spark_jobs.lake.txn import Txn, commit_properties
 from spark_jobs.runtime.settings import Settings
 
@@ -186,6 +186,12 @@ def last_batches(settings: Settings, job: str) -> dict[str, int]:
 def silver_batch(settings: Settings, topic: str) -> int:
     """The last bronze batch of a topic that silver has taken whole; 0 when there was none."""
     return last_batch(settings, "silver", f"silver.{topic}")
+
+
+def silver_batches(settings: Settings) -> dict[str, int]:
+    """By topic, the last bronze batch that silver has taken whole; 0 when there was none."""
+    last = last_batches(settings, "silver")
+    return {table.topic: last.get(f"silver.{table.topic}", 0) for table in BRONZE}
 
 
 def _schema(table: Table) -> pa.Schema:

@@ -83,18 +83,16 @@ def newest_batch(settings: Settings, table: Table) -> int:
 
 def unread_bronze(settings: Settings) -> list[Table]:
     """The bronze tables that have batches which silver has not processed."""
-    return [table for table in LAYERS["bronze"] if newest_batch(settings, table) > control.silver_batch(settings, table.topic)]
+    read = control.silver_batches(settings)
+    return [table for table in LAYERS["bronze"] if newest_batch(settings, table) > read[table.topic]]
 
 
 def unfinished_bronze(settings: Settings) -> list[Table]:
     """The bronze tables of which silver holds rows of a batch that no finished run recorded."""
 
-    def is_unfinished(bronze: Table) -> bool:
-        last = control.silver_batch(settings, bronze.topic)
-        made = (table for table in LAYERS["silver"] if table.topic == bronze.topic)
-        return any(newest_batch(settings, table) > last for table in made)
-
-    return [bronze for bronze in LAYERS["bronze"] if is_unfinished(bronze)]
+    read = control.silver_batches(settings)
+    unfinished = {table.topic for table in LAYERS["silver"] if newest_batch(settings, table) > read[table.topic]}
+    return [bronze for bronze in LAYERS["bronze"] if bronze.topic in unfinished]
 
 
 def version_after(settings: Settings, table: Table, last_batch: int, since: datetime | None = None) -> int | None:

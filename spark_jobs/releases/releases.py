@@ -116,7 +116,8 @@ def has_unreleased_batches(settings: Settings) -> bool:
 
 def holds_what_silver_read(settings: Settings, release: Release | None) -> bool:
     """Whether a release (None: that before the first one) holds every bronze batch that silver has read."""
-    return all(control.silver_batch(settings, table.topic) <= _last_batch(release, table) for table in BRONZE)
+    read = control.silver_batches(settings)
+    return all(read[table.topic] <= _last_batch(release, table) for table in BRONZE)
 
 
 def _release(rows: Iterable[dict[str, Any]]) -> Release:

@@ -73,7 +73,8 @@ def unread_parts(settings: Settings, bronze: Table, done: int, begun: int) -> It
 
 def unread_rows(settings: Settings, bronze: Iterable[Table]) -> int:
     """About how many rows of some bronze tables are in batches that silver has not processed."""
-    return sum(part.rows for table in bronze for part in unread_parts(settings, table, control.silver_batch(settings, table.topic), 0))
+    read = control.silver_batches(settings)
+    return sum(part.rows for table in bronze for part in unread_parts(settings, table, read[table.topic], 0))
 
 
 class _Sums:
