@@ -19,7 +19,7 @@ from spark_jobs.lake.silver_tables import SILVER_TRANSACTIONS
 from spark_jobs.lake.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -183,13 +183,13 @@ class Rows(Strategy):
     """Rows that single silver rows have a part in, by `make` of those and the inputs; where rows only came, they are appended.
 
     `ids` are the columns that name silver's rows, and `times` those rows' times, which lie at most `hours` apart. `near` makes the rows
-    in which some silver rows have a part, where others have a part in them, too; `few` makes the same of rows that only came, in memory,
-    and None where there are too many.
+    in which some silver rows have a part, where others have a part in them, too; `few` makes the same of rows that only came, part by part
+    in memory, and None where there are too many.
     """
 
     make: Callable[[DataFrame, Inputs], DataFrame]
     near: Callable[[DataFrame, Region, Inputs], DataFrame] | None = field(default=None, kw_only=True)
-    few: Callable[[Region, Inputs], pa.Table | None] = field(default=lambda _region, _inputs: None, kw_only=True)
+    few: Callable[[Region, Inputs], Iterable[pa.Table] | None] = field(default=lambda _region, _inputs: None, kw_only=True)
     ids: tuple[str, ...] = ("transaction_id",)
     times: tuple[str, ...] = ("event_at",)
     hours: int = 0

@@ -1,6 +1,6 @@
 """Rows that fit into memory, without Spark, which would plan for longer than it reads or writes. Writes may be repeated, as in sinks.py."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import reduce
 
@@ -24,11 +24,11 @@ _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "deletionVe
 _PAGE_ROWS = 1000
 
 
-def append(rows: pa.Table, settings: Settings, table: Table, txn: Txn) -> None:
-    """Append rows in the table's order, in one commit that is skipped when it was done before."""
+def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn) -> None:
+    """Append rows, each part in the table's order, in one commit that is skipped when it was done before."""
     delta = table.open(settings)
     if not _is_done(delta, txn):
-        ordered = rows.sort_by([(name, "ascending") for name in order_of(table)])
+        ordered = (part.sort_by([(name, "ascending") for name in order_of(table)]) for part in parts)
         _append(delta, ordered, table, _commit(settings, table, txn), _writer(table))
 
 
@@ -37,7 +37,7 @@ def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *
     delta = table.open(settings)
     if not _is_done(delta, txn):
         new = rows.filter(pc.field("_batch") > (delta.transaction_version(txn.application) or 0))
-        _append(delta, new, table, _commit(settings, table, txn, "batch"), _writer(table, page_rows))
+        _append(delta, [new], table, _commit(settings, table, txn, "batch"), _writer(table, page_rows))
 
 
 def merge(
@@ -151,8 +151,10 @@ def _is_done(delta: DeltaTable, txn: Txn) -> bool:
     return done is not None and bool(done >= txn.version)
 
 
-def _append(delta: DeltaTable, rows: pa.Table, table: Table, commit: CommitProperties, writer: WriterProperties) -> None:
-    new = rows.select(table.columns).cast(pa.schema(table.delta_schema().to_arrow()))
+def _append(delta: DeltaTable, parts: Iterable[pa.Table], table: Table, commit: CommitProperties, writer: WriterProperties) -> None:
+    schema = pa.schema(table.delta_schema().to_arrow())
+    batches = (batch for part in parts for batch in part.select(table.columns).cast(schema).to_batches())
+    new = pa.RecordBatchReader.from_batches(schema, batches)
     kill_point(f"before {table.name}")
     write_deltalake(delta, new, mode="append", writer_properties=writer, commit_properties=commit)
     kill_point(f"after {table.name}")

@@ -81,7 +81,7 @@ def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, 
     memory.
     """
     if are_few and (few := collect_few(rows)) is not None:
-        few_rows.append(few, settings, table, txn)
+        few_rows.append([few], settings, table, txn)
         return
     place = reduce(Column.__add__, ((F.col(order_of(table)[0]) >= F.lit(day)).cast("int") for day in cuts), F.lit(0))
     spread = rows.select(*table.columns)

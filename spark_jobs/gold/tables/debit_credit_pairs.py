@@ -11,6 +11,8 @@ from spark_jobs.lake.silver_tables import SILVER_TRANSACTIONS
 from spark_jobs.runtime.late_spark import F
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
@@ -83,7 +85,7 @@ def pairs_with(new: DataFrame, transactions: DataFrame) -> DataFrame:
     )
 
 
-def pairs_in_memory(region: Region, inputs: Inputs) -> pa.Table | None:
+def pairs_in_memory(region: Region, inputs: Inputs) -> Iterator[pa.Table] | None:
     """`pairs_with` where both the new rows and those near them are in memory; None otherwise, or of too many pairs."""
     is_near = region.near("event_at", BEFORE_HOURS, key="customer_id")
     rows = None if region.few is None else inputs.held(SILVER_TRANSACTIONS, interval_join.COLUMNS, is_near)
