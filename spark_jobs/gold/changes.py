@@ -20,7 +20,7 @@ from spark_jobs.runtime.settings import Settings
 
 MOST_SMALL = 20_000  # rows that each task can hold
 MOST_HELD = 250_000  # rows of a feed in memory
-MOST_NEAR = 400_000  # rows of a feed whose neighbours in most tables, and what changes of these, fit into memory
+MOST_NEAR = 250_000  # rows of a feed whose neighbours in most tables, and what changes of these, fit into memory
 
 
 @dataclass(frozen=True)

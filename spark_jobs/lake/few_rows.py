@@ -18,7 +18,7 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
 
-MOST_ROWS = 250_000  # that are held in memory
+MOST_ROWS = 100_000  # that are held in memory
 MOST_BYTES = 128 * 2**20  # of the files that a merge writes again: where they have more, Spark marks rows as removed, which delta-rs cannot
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "deletionVectors"})  # that delta-rs writes, or leaves as they are
 _PAGE_ROWS = 1000
