@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -165,6 +166,29 @@ def test_an_installation_that_failed_is_tried_again(checkout: Checkout) -> None:
     checkout.calls()
     setup.install_python_packages(BOTH)
     assert checkout.calls() == ["pip sync"]
+
+
+def test_workers_import_compiled_modules_in_any_time_zone(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "VENV", only / ".venv")
+    archive = only / ".venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip"
+    archive.parent.mkdir(parents=True)
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("tool/__init__.py", "")
+        packed.writestr("tool/works.py", "def fail():\n    raise ValueError('at line 2')\n")
+        packed.writestr("tool/of_another_python.py", "print 'old'\n")
+    shared = only / "cache.zip"
+    shared.hardlink_to(archive)
+    setup.compile_pyspark()
+    made = archive.stat()
+    setup.compile_pyspark()
+    assert archive.stat() == made
+    assert len(zipfile.ZipFile(shared).namelist()) == 3
+    assert [file.name for file in archive.parent.iterdir()] == ["pyspark.zip"]
+    for zone in ("UTC", "Asia/Tokyo"):
+        code = "import tool.works; print(tool.works.__cached__); tool.works.fail()"
+        done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(archive), "TZ": zone}, capture_output=True, text=True)
+        assert done.stdout == f"{archive}/tool/works.pyc\n"
+        assert f'File "{archive}/tool/works.py", line 2, in fail\nValueError' in done.stderr
 
 
 class Jars:
