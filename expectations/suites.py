@@ -16,9 +16,14 @@ Of a gold table without batches, `written` holds the rows of the files that came
 that were written again with them. Where there are none, or the log does not tell which these are, it holds all. Of both, those near are
 `written_gold_debit_credit_pairs_near_1_hours`.
 
-A row is near if its time lies in the hour (day) of a judged row of silver, or at most so many hours (days) beside it. These are the same
-hours (days) for every table, and rows of some others may be among them. Where rows of any time are judged, every row is near. So a query
-about near rows costs as much as what is new, and not as the history.
+Sums over all of a gold table are asked of what changed: `new_gold_daily_totals` has the rows of its files that came since then, and
+`gone_gold_daily_totals` those of files that went, so that the one less the other is what `new_silver_transactions` adds, the rows of
+silver's files that came. Where these files are not known, are many, or are there no more, or where rows of silver went, too, all rows are
+new, of gold and of silver, and none is gone.
+
+A row is near if its time (or some of its span) lies in the hour (day) of a judged row of silver, or at most so many hours (days) beside it.
+These are the same hours (days) for every table, and rows of some others may be among them. Where rows of any time are judged, every row
+is near. So a query about near rows, or about what changed, costs as much as what is new, and not as the history.
 
 Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, in words; it is
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has

@@ -14,11 +14,13 @@ from string import Template
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
 
 from spark_jobs import control
 from spark_jobs.lake import ranges
 from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, Table
-from spark_jobs.lake.versions import new_files
+from spark_jobs.lake.versions import FileChanges, file_changes
+from spark_jobs.runtime import storage
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import sql_text
 
@@ -33,6 +35,7 @@ _REBUILT = Template(
 _NEAR = re.compile(r"((?:written_)?(\w+))_near_(\d+)_(hours|days)")
 _FILE = Template("create external table $name stored as parquet location $place")
 _ROWS = Template("select $columns from $name")
+_NONE = Template("(select * from $name where false)")
 _MOST_FILES = 50
 _GLOB = frozenset("*?[")  # DataFusion takes them for a pattern
 _HOURS = Template("select distinct date_bin(interval '1 hour', event_at) from written_$silver")
@@ -89,11 +92,12 @@ class _Relations:
         self._settings, self._written, self._versions, self._instead = settings, written, versions, instead
         layers = _BELOW[written.table.layer]
         self._tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
+        self._own, self._silver = written.table.name.replace(".", "_"), f"silver_{written.table.topic}"
         self._ready: set[str] = set()
 
     def prepare(self, sql: str) -> None:
         """Register what a query names."""
-        words, own = set(re.findall(r"\w+", sql)), self._written.table.name.replace(".", "_")
+        words, own = set(re.findall(r"\w+", sql)), self._own
         for name in self._tables:
             if {name, f"written_{name}"} & words or (name == own and "written" in words):
                 self._open(name)
@@ -102,6 +106,8 @@ class _Relations:
                 self._open_near(near, found[1], found[2], int(found[3]), found[4])
         if "written" in words and "written" not in self._ready:
             self._view("written", f"written_{own}", "true")
+        if {f"new_{own}", f"gone_{own}", f"new_{self._silver}"} & words and f"new_{own}" not in self._ready:
+            self._open_changes()
         for name in (words & _CONTROL.keys()) - self._ready:
             control.register(self.builder, name, _CONTROL[name].open(self._settings), _CONTROL[name])
             self._ready.add(name)
@@ -121,43 +127,83 @@ class _Relations:
         follows_batches = "_batch" in table.columns and table.topic == written.table.topic
         upto, within, view = _conditions(written) if follows_batches else ("true", "true", _VIEW)
         self._view(name, f"raw_{name}", upto)
-        raw = f"raw_{name}" if follows_batches or table != written.table else self._open_files(name, folder, table)
-        self._view(f"written_{name}", raw, within, view)
+        files = self._files.came if table == written.table and not follows_batches and self._files else []
+        since = self._rows_of(name, "came", files) if files else None
+        self._view(f"written_{name}", since or f"raw_{name}", within, view)
 
-    def _open_files(self, name: str, folder: Path, table: Table) -> str:
-        """The rows of the files that came since a gate has let a table through; all, where these are not known, or none, or many."""
-        since, upto = self._written.passed, self._versions.get(table.name)
-        files = None if since is None or upto is None or table.name in self._instead else new_files(folder, since, upto)
-        if not files or len(files) > _MOST_FILES or table.partitioned_by or _GLOB & {*str(folder)}:
-            return f"raw_{name}"
-        columns = ", ".join(table.columns)
+    def _open_changes(self) -> None:
+        """What came to the judged table and to silver since a gate let the table through, and what went; all and none where not known."""
+        own, silver, files = self._own, self._silver, self._files
+        self._open(own)
+        self._open(silver)
+        new, gone, added = own, _NONE.substitute(name=own), silver
+        came = self._come_to_silver() if files else None
+        if files and files.gone is not None and came is not None:
+            found = [self._rows_of(*each) for each in ((own, "came", files.came), (own, "gone", files.gone), (silver, "came", came))]
+            if all(found):
+                new, gone, added = map(str, found)
+        self._view(f"new_{own}", new, "true")
+        self._view(f"gone_{own}", gone, "true")
+        self._view(f"new_{silver}", added, _conditions(self._written)[0])
+
+    @cached_property
+    def _files(self) -> FileChanges | None:
+        """What changed in the judged table since a gate let it through; None where that is not known."""
+        table, since, upto = self._written.table, self._written.passed, self._versions.get(self._written.table.name)
+        folder = table.path(self._settings)
+        if since is None or upto is None or self._instead or table.partitioned_by or storage.is_remote(folder):
+            return None
+        return file_changes(folder, since, upto)
+
+    def _come_to_silver(self) -> list[str] | None:
+        """The files that came to silver since the version that the judged table had followed then; None where not known, or others went."""
+        silver, own = self._tables[self._silver], self._written.table
+        try:
+            then = own.open(self._settings, self._written.passed).transaction_version(control.following(self._settings, silver))
+        except DeltaError:  # it cannot be read any more
+            return None
+        upto = self._versions.get(silver.name, silver.open(self._settings).version())
+        changes = file_changes(silver.path(self._settings), then, upto) if then is not None else None
+        return changes.came if changes and changes.gone == [] else None
+
+    def _rows_of(self, name: str, kind: str, files: list[str]) -> str | None:
+        """The view of a table's rows in some files; None where these are many, older than a column, or there no more."""
+        view, table = f"raw_{name}_{kind}", self._tables[name]
+        folder, columns = table.path(self._settings), ", ".join(table.columns)
+        if view in self._ready:
+            return view
+        if len(files) > _MOST_FILES or _GLOB & {*str(folder)}:
+            return None
+        if not all((folder / file).exists() and {*table.columns} <= {*pq.read_schema(folder / file).names} for file in files):
+            return None
         parts = [_ROWS.substitute(columns=columns, name=f"raw_{name} where false")]  # the types are the table's
         for number, file in enumerate(files):
-            if not {*table.columns} <= {*pq.read_schema(folder / file).names}:  # it is older than a column
-                return f"raw_{name}"
-            self.builder.execute(_FILE.substitute(name=f"raw_{name}_{number}", place=sql_text(str(folder / file))))
-            parts.append(_ROWS.substitute(columns=columns, name=f"raw_{name}_{number}"))
-        self._view(f"raw_{name}_since", f"({' union all '.join(parts)})", "true")
-        return f"raw_{name}_since"
+            self.builder.execute(_FILE.substitute(name=f"{view}_{number}", place=sql_text(str(folder / file))))
+            parts.append(_ROWS.substitute(columns=columns, name=f"{view}_{number}"))
+        self._view(view, f"({' union all '.join(parts)})", "true")
+        return view
 
     def _open_near(self, near: str, rows: str, name: str, number: int, unit: str) -> None:
         """A table's rows (`rows`: all, or those to judge) near in time to the judged ones of silver."""
         self._open(name)
-        time = self._tables[name].time_column
-        self._view(near, rows, "true" if time is None or self._written.at_any_time else _near(time, self._hours, number, unit))
+        table = self._tables[name]
+        is_near = "true" if self._written.at_any_time else _near(table, self._hours, number, unit)
+        self._view(near, rows, is_near)
 
     @cached_property
     def _hours(self) -> pa.ChunkedArray:
         """The hours of silver's judged rows, as their starts."""
-        silver = f"silver_{self._written.table.topic}"
-        self._open(silver)
-        return pa.table(self.builder.execute(_HOURS.substitute(silver=silver)).read_all()).column(0)
+        self._open(self._silver)
+        return pa.table(self.builder.execute(_HOURS.substitute(silver=self._silver)).read_all()).column(0)
 
 
-def _near(time: str, hours: pa.ChunkedArray, number: int, word: str) -> str:
-    """Whether a time lies in one of these hours (in their days), or at most so many hours (days) beside one."""
+def _near(table: Table, hours: pa.ChunkedArray, number: int, word: str) -> str:
+    """Whether a row's time, or some of its span, lies in one of these hours (in their days), or at most so many hours (days) beside one."""
+    if (time := table.time_column) is None:
+        return "true"
     unit = ranges.DAY if ranges.unit_of(time) is ranges.DAY else {"hours": ranges.HOUR, "days": ranges.DAY_OF_TIME}[word]
-    return ranges.to_datafusion(ranges.overlap(time, time, ranges.around(ranges.numbers(hours, unit), number), unit))
+    found = ranges.around(ranges.numbers(hours, unit), number)
+    return ranges.to_datafusion(ranges.overlap(time, table.end_column or time, found, unit))
 
 
 def _conditions(written: Written) -> tuple[str, str, Template]:

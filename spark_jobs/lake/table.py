@@ -19,7 +19,8 @@ class Table:
     - `keys` are unique in it; a merge finds rows by `merge_keys`, where those are others: of rows that have one time for good, that time
       too, so that no other files are read.
     - `properties` are Delta table properties.
-    - `time_column` is the time of a row, a timestamp or a date; None where it is known by its bronze record only.
+    - `time_column` is the time of a row, a timestamp or a date; None where it is known by its bronze record only. `end_column` is where
+      a row ends that begins then.
     - `deletion_vectors`: rows change one here, one there, and Delta marks them as removed instead of writing their files again.
     - `topic` is the one whose batches the table follows (control tables follow none).
     - `follows` are the silver tables whose changes a gold table takes over.
@@ -33,6 +34,7 @@ class Table:
     partitioned_by: tuple[str, ...] = ()
     properties: dict[str, str] = field(default_factory=dict, hash=False)
     time_column: str | None = None
+    end_column: str | None = None
     merge_keys: tuple[str, ...] = ()
     deletion_vectors: bool = False
     topic: str = ""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import starmap
 from pathlib import Path
@@ -63,16 +64,31 @@ def _changes_from(path: Path, version: int) -> Iterator[int]:
     return (number for number in range(version, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
 
 
-def new_files(path: Path, after: int, upto: int) -> list[str] | None:
-    """The data files, relative to the table's folder, that hold each row which came to the table at `path` after a version, up to another.
+@dataclass(frozen=True)
+class FileChanges:
+    """Data files, relative to a table's folder, that came to it and that went.
 
-    They may hold earlier rows, too, and those that were removed since are not among them. None where the log does not tell: commits are
-    gone, rows of one of these files were moved or marked as removed, the table was set back, or has not come to the first version.
+    What the former hold and the latter do not is what changed. `gone` is None where rows were marked as removed in files that stay, or had
+    been in one that went.
+    """
+
+    came: list[str]
+    gone: list[str] | None
+
+
+def file_changes(path: Path, after: int, upto: int) -> FileChanges | None:
+    """The files that hold each row which came to the table at `path` after a version, up to another, and those that held what went.
+
+    They may hold other rows, too, which are in both. Files that both came and went are in neither, nor are those that were only joined.
+    None where the log does not tell: commits are gone, rows of a file that came were moved or marked as removed, the table was set back,
+    or has not come to the first version.
     """
     if upto < after:
         return None
-    found: dict[str, None] = {}
+    came: dict[str, None] = {}
+    gone: dict[str, None] = {}
     seen: set[str] = set()
+    is_marked = False
     for version in range(after + 1, upto + 1):
         lines = _commit(path, version)
         operation = _parse_commit_info(lines).get("operation")
@@ -82,10 +98,14 @@ def new_files(path: Path, after: int, upto: int) -> list[str] | None:
         marked = {unquote(add["path"]) for add in added if add.get("deletionVector")}
         if not lines or operation not in _KNOWN or seen & marked or (operation in MAINTENANCE and seen & removed):
             return None
-        new = {unquote(add["path"]) for add in added} - marked if operation not in MAINTENANCE else set[str]()
+        if operation in MAINTENANCE:
+            continue
+        is_marked |= bool(marked) or any(action["remove"].get("deletionVector") for action in actions if "remove" in action)
+        new = {unquote(add["path"]) for add in added} - marked
+        gone |= dict.fromkeys(sorted(removed - seen))
         seen |= new
-        found = dict.fromkeys(sorted((found.keys() | new) - removed))
-    return [*found]
+        came = dict.fromkeys(sorted((came.keys() | new) - removed))
+    return FileChanges([*came], None if is_marked else [*gone])
 
 
 def set_back(

@@ -68,6 +68,7 @@ TABLE = GoldTable(
     "customer_id string, session_start timestamp, session_end timestamp, transactions bigint, amount decimal(38,2)",
     keys=("customer_id", "session_start"),
     time_column="session_start",
+    end_column="session_end",
     deletion_vectors=True,
     of_windows=True,
     texts={

@@ -1,4 +1,4 @@
-"""Which data files hold what came to a table since a version: as much as the log says for sure."""
+"""Which data files hold what came to a table since a version, and what went: as much as the log says for sure."""
 
 import json
 from pathlib import Path
@@ -9,17 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_jobs.lake.versions import new_files
+from spark_jobs.lake.versions import file_changes
 
 
 def append(home: Path, *numbers: int) -> None:
     write_deltalake(home, pa.table({"number": pa.array(numbers, pa.int64())}), mode="append")
 
 
-def rows_of(home: Path, files: list[str] | None) -> list[int] | None:
-    if files is None:
-        return None
+def rows_of(home: Path, files: list[str]) -> list[int]:
     return sorted(number for file in files for number in pq.read_table(home / file)["number"].to_pylist())
+
+
+def changed(home: Path, after: int, upto: int) -> tuple[list[int], list[int] | None] | None:
+    """The rows of files that came, and of those that went."""
+    found = file_changes(home, after, upto)
+    return None if found is None else (rows_of(home, found.came), None if found.gone is None else rows_of(home, found.gone))
 
 
 def merge(home: Path, *numbers: int) -> None:
@@ -32,7 +36,8 @@ def commit(home: Path, **actions: Any) -> None:
     """A commit of a merge, as Spark writes them."""
     lines = [{"commitInfo": {"operation": "MERGE"}}, *({kind: action} for kind, action in actions.items())]
     text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
-    (home / "_delta_log" / f"{DeltaTable(home).version() + 1:020}.json").write_text(text)
+    log = home / "_delta_log"
+    (log / f"{len([*log.glob('*.json')]):020}.json").write_text(text)
 
 
 @pytest.fixture
@@ -44,42 +49,48 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_files_that_were_appended_and_those_that_a_merge_wrote_again(home: Path) -> None:
-    assert rows_of(home, new_files(home, 0, 1)) == [3, 4]
-    assert new_files(home, 1, 1) == []
-    assert new_files(home, 2, 1) is None  # a table that was made again
+    assert changed(home, 0, 1) == ([3, 4], [])
+    assert changed(home, 1, 1) == ([], [])
+    assert changed(home, 2, 1) is None  # a table that was made again
     append(home, 5)
     merge(home, 2, 6)
-    assert rows_of(home, new_files(home, 1, 2)) == [5]
-    assert rows_of(home, new_files(home, 1, 3)) == [1, 2, 5, 6]
+    assert changed(home, 1, 2) == ([5], [])
+    assert changed(home, 1, 3) == ([1, 2, 5, 6], [1, 2])
     merge(home, 5)
-    assert rows_of(home, new_files(home, 1, 4)) == [1, 2, 5, 6]
-    assert rows_of(home, new_files(home, 3, 4)) == [5]
+    assert changed(home, 1, 4) == ([1, 2, 5, 6], [1, 2]), "the file of version 2 came and went"
+    assert changed(home, 3, 4) == ([5], [5])
 
 
 def test_files_that_were_only_joined_hold_nothing_new_unless_they_were_new_themselves(home: Path) -> None:
     append(home, 5)
     DeltaTable(home).optimize.compact()
-    assert new_files(home, 2, 3) == []
-    assert new_files(home, 1, 3) is None
+    assert changed(home, 2, 3) == ([], [])
+    assert changed(home, 1, 3) is None
     append(home, 6)
-    assert rows_of(home, new_files(home, 2, 4)) == [6]
+    assert changed(home, 2, 4) == ([6], [])
+    merge(home, 3)
+    assert changed(home, 2, 5) == ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5]), "what was joined went, with the rows of the files before"
 
 
 def test_rows_that_are_marked_as_removed_leave_a_file_unless_it_is_new(home: Path) -> None:
-    (old,) = new_files(home, 0, 1) or []
+    found = file_changes(home, 0, 1)
+    assert found
+    (old,) = found.came
     marked = {"path": old, "size": 1, "modificationTime": 1, "dataChange": True, "deletionVector": {"storageType": "u"}}
     commit(home, remove={"path": old}, add=marked)
-    assert new_files(home, 1, 2) == []
-    assert new_files(home, 0, 2) is None
+    assert changed(home, 1, 2) == ([], None)
+    assert changed(home, 0, 2) is None
+    commit(home, remove={"path": old, "deletionVector": marked["deletionVector"]})
+    assert changed(home, 2, 3) == ([], None), "not all rows of the file were there"
 
 
 def test_a_log_that_does_not_tell(home: Path) -> None:
     append(home, 5)
     DeltaTable(home).restore(1)
-    assert new_files(home, 1, 3) is None
+    assert changed(home, 1, 3) is None
     append(home, 7)
-    assert rows_of(home, new_files(home, 3, 4)) == [7]
+    assert changed(home, 3, 4) == ([7], [])
     DeltaTable(home).delete("number = 7")
-    assert new_files(home, 3, 5) is None
+    assert changed(home, 3, 5) is None
     (home / "_delta_log" / f"{2:020}.json").unlink()
-    assert new_files(home, 1, 2) is None
+    assert changed(home, 1, 2) is None
