@@ -5,66 +5,39 @@
 
 A cycle is a bronze batch of each topic: so many new transactions (one in a hundred late by up to 8 days, or of any time of the history,
 one in a hundred a duplicate), 20 changed customers and 20 changed accounts. The first cycles of each size warm the session and are not
-counted. Data and seeds are fixed. The history is that of gold_history.py, 10,000 rows a day; `--folder` keeps it for the next time.
+counted. Data and seeds are fixed. The history is that of gold_history.py, 10,000 rows a day; one of more than 10 million rows, of which
+`--history` must be a multiple, is made of the tables of that one (made_history.py). `--folder` keeps it for the next time.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import platform
-import random
-import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
-from spark_jobs import control
-from spark_jobs.control import rule_sets, scope
 from spark_jobs.gold import job as gold
-from spark_jobs.lake import sinks, tables
-from spark_jobs.lake.layout import SMALL_PAGES
-from spark_jobs.lake.topics import transactions
+from spark_jobs.lake import tables
 from spark_jobs.releases import gates
 from spark_jobs.runtime.session import engine_conf, start_session
 from spark_jobs.runtime.settings import Settings, read_settings
-from spark_jobs.silver import id_index, job as silver
-from tests.benchmarks import event_log, gold_history
+from tests.benchmarks import event_log
+from tests.benchmarks.cycle_bank import Bank, arrive_batch, make_history, run_silver
 from tests.benchmarks.event_log import Part
-from tests.benchmarks.gold_history import DAY_MS, END, ONE_IN, RECENT_DAYS, ROWS_A_BATCH, ROWS_A_DAY
-from tests.benchmarks.history import PARTITIONS, environment, link_copy, use_of
-from tests.support.publishing import pass_gates
+from tests.benchmarks.gold_history import RECENT_DAYS, ROWS_A_BATCH, ROWS_A_DAY
+from tests.benchmarks.history import environment, link_copy, use_of
 
-CHANGED = 20
 WARM_UP = 2
-_FOR_HISTORY = engine_conf() | {"spark.driver.memory": "2g"}
 _WRITTEN = (*tables.SILVER_OWNED, *tables.GOLD, tables.BATCHES)
-Message = tuple[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Bank:
-    """What a cycle meets: rows of history, customers (and fewer accounts), and by how many days a late row is late at most."""
-
-    history: int
-    customers: int
-    late_days: int
-
-    @property
-    def accounts(self) -> int:
-        """How many there are."""
-        return self.customers * 45 // 53
 
 
 @dataclass(frozen=True)
@@ -97,40 +70,9 @@ def main() -> None:
     sizes = [int(size) for size in options.new.split(",")]
     bank = Bank(options.history, options.customers, RECENT_DAYS if options.late == "recent" else options.history // ROWS_A_DAY)
     with tempfile.TemporaryDirectory() as temporary:
-        home = (options.folder or Path(temporary)) / f"cycle-{bank.history}-{bank.customers}"
-        make_history(home, bank)
+        home = make_history(options.folder or Path(temporary), bank)
         if not options.only_history:
             report(measure(home, Path(temporary) / "run", bank, sizes, options.cycles), options)
-
-
-def make_history(home: Path, bank: Bank) -> None:
-    """Bronze, silver and gold of a history, as runs of the jobs would have left them; nothing, where it was made before."""
-    if (home / "done").exists():
-        return
-    shutil.rmtree(home, ignore_errors=True)
-    settings = read_settings(environment(home))
-    tables.ensure_tables(settings, (*tables.BRONZE, *tables.SILVER, *tables.SILVER_INDEXES, *tables.GOLD, *tables.CONTROL))
-    spark = start_session(settings, "history", _FOR_HISTORY)
-    arrive(settings, "customers", 1, [customer(number, "Ely", 0) for number in range(bank.customers)])
-    arrive(settings, "accounts", 1, [account(number, number % 77, 0) for number in range(bank.accounts)])
-    run_silver(spark, settings, "history")
-    count, last = bank.history, 1 + (bank.history - 1) // ROWS_A_BATCH
-    with sinks.configured(spark, id_index.SESSION):
-        rows = gold_history.transactions(
-            spark, count, gold_history.late_one_in(ONE_IN, "late", most=2 * DAY_MS), keys=(bank.customers, bank.accounts)
-        )
-        ordered = rows.repartitionByRange(1 + count // (2 * gold_history.ROWS_A_FILE), *tables.ARRIVAL)
-        gold_history.append(settings, tables.SILVER_TRANSACTIONS, ordered.sortWithinPartitions(*tables.ARRIVAL), "silver")
-        id_index.catch_up(spark, settings, transactions.TOPIC, "silver", last)
-    with sinks.configured(spark, SMALL_PAGES):
-        gold_history.make_gold(spark, settings, count)
-    spark.stop()
-    gold_history.stop_jvm()
-    common = {"first_batch": 1, "last_batch": last, "output": count, "finished_at": END, "_newest_event_at": END}
-    done = [common | {"job": "silver", "table": "silver.transactions"}]
-    control.append(settings, tables.BATCHES, done + [common | {"job": "gold", "table": table.name} for table in tables.GOLD])
-    pass_gates(settings, last)
-    (home / "done").touch()
 
 
 def measure(home: Path, copy: Path, bank: Bank, sizes: Iterable[int], cycles: int) -> dict[str, list[Phase]]:
@@ -170,12 +112,6 @@ def run_phase(settings: Settings, log: Path, run: Callable[[], object]) -> Phase
     return Phase(ended - begun, processor, int(read), most_memory(), commits, event_log.parts(log, (begun, ended)))
 
 
-def run_silver(spark: SparkSession, settings: Settings, run_id: str) -> None:
-    """What `run silver` does."""
-    rule_sets.register(settings, {table.topic: table for table in tables.BRONZE})
-    silver.run(spark, settings, run_id, scope.unread_bronze(settings))
-
-
 def run_gates(settings: Settings, run_id: str) -> None:
     """What `run gate` does for each layer. Raises GateClosed."""
     for layer in tables.LAYERS:
@@ -191,62 +127,6 @@ def most_memory() -> int:
     """The most bytes of memory that this process held so far, and the most of its JVM."""
     files = [Path(f"/proc/{process.pid}/status") for process in (psutil.Process(), *psutil.Process().children())]
     return sum(1024 * int(line.split()[1]) for file in files for line in file.read_text().splitlines() if line.startswith("VmHWM"))
-
-
-def arrive_batch(settings: Settings, bank: Bank, batch: int, first: int, size: int) -> None:
-    """A bronze batch of each topic; `first`: how many transactions came before it."""
-    chance, behind = random.Random(batch), first - bank.history
-    arrive(settings, "transactions", batch, [transaction(chance, bank, first, place) for place in range(size)])
-    now = 1000 * int(END.timestamp()) + behind * DAY_MS // ROWS_A_DAY
-    changed = [customer(number, f"city {batch}", now) for number in chance.sample(range(bank.customers), CHANGED)]
-    arrive(settings, "customers", batch, changed)
-    arrive(settings, "accounts", batch, [account(number, batch % 77, now) for number in chance.sample(range(bank.accounts), CHANGED)])
-
-
-def transaction(chance: random.Random, bank: Bank, first: int, place: int) -> Message:
-    """A new transaction, or one whose id came in the history."""
-    number, behind = chance.randrange(first) if place % ONE_IN == 0 else first + place, first - bank.history + place
-    late = chance.randrange(bank.late_days * DAY_MS) if place % ONE_IN == 1 else 0
-    id_ = hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()[:16]
-    return id_, {
-        "transactionId": id_,
-        "accountId": f"A{chance.randrange(bank.accounts):08}",
-        "customerId": f"C{chance.randrange(bank.customers):08}",
-        "eventTime": 1000 * int(END.timestamp()) + behind * DAY_MS // ROWS_A_DAY - late,
-        "eventTimeFormatted": "2016-01-10 12:00:00.000",
-        "type": chance.choice(("Credit", "Debit")),
-        "operation": "Credit in Cash",
-        "amount": chance.randrange(10_000_000) / 100,
-        "balance": chance.randrange(10_000_000) / 100,
-    }
-
-
-def customer(number: int, city: str, updated: int) -> Message:
-    """A version of a customer."""
-    id_ = f"C{number:08}"
-    return id_, {"customerId": id_, "fullName": "Ada Lovelace", "city": city, "state": "NM", "updateTime": updated or 1_300_000_000_000}
-
-
-def account(number: int, district: int, updated: int) -> Message:
-    """A version of an account."""
-    id_ = f"A{number:08}"
-    return id_, {"accountId": id_, "districtId": district, "updateTime": updated or 1_300_000_000_000}
-
-
-def arrive(settings: Settings, topic: str, batch: int, messages: Iterable[Message]) -> None:
-    """A batch as ingestion commits it."""
-    table = next(table for table in tables.BRONZE if table.topic == topic)
-    partitions, now = PARTITIONS if topic == "transactions" else 1, datetime(2026, 1, 1, tzinfo=UTC)
-    common = {"_topic": topic, "_timestamp": now, "_batch": batch, "_ingested_at": now, "_ingested_on": now.date()}
-    rows = [
-        common
-        | {"key": key.encode(), "value": json.dumps(fields).encode(), "_partition": place % partitions}
-        | {"_offset": batch * 1_000_000 + place // partitions}
-        for place, (key, fields) in enumerate(messages)
-    ]
-    arrow = pa.Table.from_pylist(rows, schema=pa.schema(table.delta_schema().to_arrow()))
-    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"batch": batch})})
-    write_deltalake(str(table.path(settings)), arrow, mode="append", commit_properties=properties)
 
 
 def report(found: dict[str, list[Phase]], options: argparse.Namespace) -> None:
