@@ -27,6 +27,7 @@ _PAGE_ROWS = 20_000
 LARGE_PAGES = {"parquet.page.row.count.limit": str(_PAGE_ROWS)}
 _MOST_FILES = 32
 _FILE_BYTES = 64 * 2**20
+_ENDS = 2**22  # of hashes, by their last bits
 Hashes = NDArray[np.int64]
 
 
@@ -71,10 +72,15 @@ def key_hash(topic: Topic) -> Column:
 
 def find_entries(settings: Settings, topic: Topic, hashes: Hashes) -> pa.Table | None:
     """The entries with one of these hashes, which are sorted; None where they are too many to be held in memory. Reads the whole index."""
+    ends = np.zeros(_ENDS, bool)
+    ends[hashes & (_ENDS - 1)] = True
 
     def is_known(part: pa.Table) -> pa.Array:
         own = part["id_hash"].to_numpy()
-        return pa.array(hashes[np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)] == own)
+        known = ends[own & (_ENDS - 1)]  # few others: a search among the hashes takes ten times as long
+        places = np.flatnonzero(known)
+        known[places] = hashes[np.minimum(np.searchsorted(hashes, own[places]), len(hashes) - 1)] == own[places]
+        return pa.array(known)
 
     return find_rows(settings, topic.ids, _ENTRY, is_known, "true" if len(hashes) else "false")
 

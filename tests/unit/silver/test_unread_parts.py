@@ -88,7 +88,11 @@ def test_rows_are_found_by_a_value_and_a_condition(home: Settings, monkeypatch: 
 
 @pytest.mark.parametrize(("hashes", "places"), [([], []), ([5], [(0, 1)]), ([-9, 7, 2**63 - 1], [(0, 2), (1, 2), (3, 4)]), ([6], [])])
 def test_entries_are_found_by_their_hashes(home: Settings, hashes: list[int], places: list[tuple[int, int]]) -> None:
-    put(home, TRANSACTION_IDS, [(5, 0, 1), (7, 0, 2), (7, 1, 2), (-3, 2, 2), (2**63 - 1, 3, 4)])
+    put(
+        home,
+        TRANSACTION_IDS,
+        [(5, 0, 1), (7, 0, 2), (7, 1, 2), (-3, 2, 2), (2**63 - 1, 3, 4), (7 + id_index._ENDS, 4, 1), (2**62 - 1, 4, 2)],
+    )
     found = id_index.find_entries(home, transactions.TOPIC, np.array(hashes, np.int64))
     assert found is not None
     assert sorted((row["_partition"], row["_offset"]) for row in found.to_pylist()) == places
