@@ -123,10 +123,11 @@ class _Relations:
         table, written = self._tables[name], self._written
         folder = self._instead.get(table.name, table.path(self._settings))
         declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
-        control.register(self.builder, f"raw_{name}", DeltaTable(str(folder), version=self._versions.get(table.name)), declared)
+        delta = DeltaTable(str(folder), version=self._versions.get(table.name))
+        control.register(self.builder, f"raw_{name}", delta, declared)
         follows_batches = "_batch" in table.columns and table.topic == written.table.topic
         upto, within, view = _conditions(written) if follows_batches else ("true", "true", _VIEW)
-        self._view(name, f"raw_{name}", upto)
+        self._view(name, f"raw_{name}", "true" if follows_batches and _holds_none_after(delta, written.last_batch) else upto)
         files = self._files.came if table == written.table and not follows_batches and self._files else []
         since = self._rows_of(name, "came", files) if files else None
         self._view(f"written_{name}", since or f"raw_{name}", within, view)
@@ -204,6 +205,13 @@ def _near(table: Table, hours: pa.ChunkedArray, number: int, word: str) -> str:
     unit = ranges.DAY if ranges.unit_of(time) is ranges.DAY else {"hours": ranges.HOUR, "days": ranges.DAY_OF_TIME}[word]
     found = ranges.around(ranges.numbers(hours, unit), number)
     return ranges.to_datafusion(ranges.overlap(time, table.end_column or time, found, unit))
+
+
+def _holds_none_after(delta: DeltaTable, batch: int) -> bool:
+    """Whether a table has no rows of later batches, by its statistics: then no row need be asked for its own. In doubt it has."""
+    files = pa.table(delta.get_add_actions(flatten=True))
+    newest = files["max._batch"].to_pylist() if "max._batch" in files.column_names else [None] * files.num_rows
+    return all(each is not None and each <= batch for each in newest)
 
 
 def _conditions(written: Written) -> tuple[str, str, Template]:
