@@ -19,8 +19,7 @@ from spark_jobs.runtime.session import HELD_PLANS, SMALL_PLANS
 from spark_jobs.runtime.settings import Settings
 
 MOST_SMALL = 20_000  # rows that each task can hold
-MOST_HELD = 250_000  # rows of a feed in memory
-MOST_NEAR = 250_000  # rows of a feed whose neighbours in most tables, and what changes of these, fit into memory
+MOST_HELD = 250_000  # rows of a feed in memory; their neighbours in most tables, and what changes of these, fit beside them
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,7 @@ class Change:
     """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
 
     Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
-    None: they may be anywhere. `few`: the images in memory, None where they are many.
-    `is_small`: each task can hold them. `touches_few`: what it changes of most tables fits into memory.
+    None: they may be anywhere. `few`: the images in memory, None where they are many. `is_small`: each task can hold them.
     """
 
     images: DataFrame
@@ -38,7 +36,11 @@ class Change:
     hours: tuple[int, ...] | None = None
     few: pa.Table | None = None
     is_small: bool = False
-    touches_few: bool = False
+
+    @property
+    def touches_few(self) -> bool:
+        """Whether what it changes of most tables fits into memory."""
+        return self.is_small or self.few is not None
 
     @property
     def only_added(self) -> bool:
@@ -104,11 +106,6 @@ class Changes:
             return SMALL_PLANS
         return {} if self.few is None else HELD_PLANS
 
-    @property
-    def touches_few(self) -> bool:
-        """Whether what they change of most tables fits into memory."""
-        return self.count <= MOST_NEAR
-
     def after(self, version: int) -> Change:
         """What happened after a version."""
         images, few, is_in_place = self.feed, self.few, version < self.last_in_place
@@ -116,7 +113,7 @@ class Changes:
             images = images.where(F.col("_commit_version") > version)
             few = None if few is None else few.filter(pc.field("_commit_version") > version)
         rows = present_rows(images) if is_in_place else images
-        return Change(images, rows, is_in_place, self.hours, few, self.is_small, self.touches_few)
+        return Change(images, rows, is_in_place, self.hours, few, self.is_small)
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ class Versions:
         """The transactions of these keys; of those that look up the version that is valid then (`is_temporal`), from these times on."""
         if is_temporal and self.first is None:
             rows = inputs.silver().limit(0)
-            return Change(rows, rows, is_in_place=False, hours=(), is_small=True, touches_few=True)
+            return Change(rows, rows, is_in_place=False, hours=(), is_small=True)
         silver = inputs.silver(ranges.since("event_at", self.first) if is_temporal and self.first is not None else ALL)
         since = F.broadcast(self.since) if self.are_few else self.since
         is_touched = (F.col("event_at") >= F.col("_since")) if is_temporal else F.lit(True)
@@ -182,15 +179,8 @@ class Versions:
         if not self.are_few:
             return Change(touched, touched, is_in_place=False)
         rows, few = hold(touched)
-        return Change(
-            rows,
-            rows,
-            is_in_place=False,
-            hours=None if few is None else _hours_of(few),
-            few=few,
-            is_small=few is not None,
-            touches_few=few is not None,
-        )
+        hours = None if few is None else _hours_of(few)
+        return Change(rows, rows, is_in_place=False, hours=hours, few=few, is_small=few is not None)
 
 
 def hold_versions(feed: Feed, key: str) -> Versions | None:

@@ -77,7 +77,7 @@ def follow_transactions(spark: SparkSession, settings: Settings) -> None:
             if done is None or done < changes.last:
                 change = replace(changes, feed=side_by_side.within(session, changes.feed)).after(done or 0)
                 silver = inputs.silver_in_time(settings, application, changes.last)
-                given = inputs.open_inputs(session, settings, silver, touches_few=changes.touches_few)
+                given = inputs.open_inputs(session, settings, silver, touches_few=changes.few is not None)
                 with sinks.configured(session, changes.plans):
                     _take(change, given, settings, table, Txn(application, changes.last))
 

@@ -19,7 +19,7 @@ from spark_jobs.control.backfills import DIMENSIONS, ROWS_A_STEP, TRANSACTIONS, 
 from spark_jobs.control.unfinished import Finisher
 from spark_jobs.control.verdicts import closed_verdicts
 from spark_jobs.gold import job as gold
-from spark_jobs.gold.changes import MOST_NEAR
+from spark_jobs.gold.changes import MOST_HELD
 from spark_jobs.lake import leases, tables
 from spark_jobs.lake.tables import LAYERS, Table
 from spark_jobs.lake.topics import EVENTS, TOPICS, VERSIONS
@@ -221,7 +221,7 @@ class _Work:
             gold.run(self.spark, self.settings, self.run_id)
             if step.part == TRANSACTIONS:
                 only = [table.name for table in tables.GOLD if self.request.asks_for(table)]
-                are_few = sum(each.rows for each in rebuilt) <= MOST_NEAR
+                are_few = sum(each.rows for each in rebuilt) <= MOST_HELD
                 rebuild_gold(self.spark, self.settings, step.start, step.end, only, begin, are_few=are_few)
         kill_point("before a step of a backfill is done")
         self.record(step, rebuilt)
