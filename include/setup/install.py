@@ -134,10 +134,11 @@ def compile_pyspark() -> None:
     start. Spark waits for a worker for 10 s at most.
     """
     for archive in VENV.glob("lib/python*/site-packages/pyspark/python/lib/*.zip"):
-        with zipfile.ZipFile(archive) as packed, tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        with zipfile.ZipFile(archive) as packed:
             if any(name.endswith(".pyc") for name in packed.namelist()):
                 continue
-            packed.extractall(modules := f"{scratch}/modules")
+        with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+            shutil.unpack_archive(archive, modules := f"{scratch}/modules")
             unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH  # times in an archive have no zone
             compileall.compile_dir(modules, ddir=str(archive), quiet=2, legacy=True, invalidation_mode=unchecked)
             made = shutil.make_archive(f"{scratch}/made", "zip", modules)

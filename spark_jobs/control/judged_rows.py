@@ -94,6 +94,7 @@ class _Relations:
         self._tables = {table.name.replace(".", "_"): table for layer in layers for table in LAYERS[layer]}
         self._own, self._silver = written.table.name.replace(".", "_"), f"silver_{written.table.topic}"
         self._ready: set[str] = set()
+        self._heads: dict[str, int] = {}  # the version of each table that is open
 
     def prepare(self, sql: str) -> None:
         """Register what a query names."""
@@ -124,6 +125,7 @@ class _Relations:
         folder = self._instead.get(table.name, table.path(self._settings))
         declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
         delta = DeltaTable(str(folder), version=self._versions.get(table.name))
+        self._heads[name] = delta.version()
         control.register(self.builder, f"raw_{name}", delta, declared)
         follows_batches = "_batch" in table.columns and table.topic == written.table.topic
         upto, within, view = _conditions(written) if follows_batches else ("true", "true", _VIEW)
@@ -138,8 +140,7 @@ class _Relations:
         self._open(own)
         self._open(silver)
         new, gone, added = own, _NONE.substitute(name=own), silver
-        came = self._come_to_silver() if files else None
-        if files and files.gone is not None and came is not None:
+        if files and files.gone is not None and (came := self._come_to_silver()) is not None:
             found = [self._rows_of(*each) for each in ((own, "came", files.came), (own, "gone", files.gone), (silver, "came", came))]
             if all(found):
                 new, gone, added = map(str, found)
@@ -163,8 +164,7 @@ class _Relations:
             then = own.open(self._settings, self._written.passed).transaction_version(control.following(self._settings, silver))
         except DeltaError:  # it cannot be read any more
             return None
-        upto = self._versions.get(silver.name, silver.open(self._settings).version())
-        changes = file_changes(silver.path(self._settings), then, upto) if then is not None else None
+        changes = file_changes(silver.path(self._settings), then, self._heads[self._silver]) if then is not None else None
         return changes.came if changes and changes.gone == [] else None
 
     def _rows_of(self, name: str, kind: str, files: list[str]) -> str | None:

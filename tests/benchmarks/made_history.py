@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs import control
@@ -21,8 +21,9 @@ from spark_jobs.lake import few_rows, sources, tables
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.settings import Settings
 from tests.benchmarks.history import PARTITIONS
+from tests.support.warehouse import followed
 
-WEEK = timedelta(days=7)
+_WEEK = timedelta(days=7)
 _REPEATED = (
     *(tables.SILVER_TRANSACTIONS, tables.TRANSACTION_IDS, tables.ENRICHED_TRANSACTIONS, tables.LARGE_CREDITS, tables.CUSTOMER_SESSIONS),
     *(tables.DEBIT_CREDIT_PAIRS, tables.DISTRICT_MINUTES, tables.ACCOUNT_DAYS, tables.DAILY_TOTALS, tables.SLIDING_TOTALS),
@@ -36,11 +37,11 @@ _HASH_STEP = 0x9E3779B97F4A7C15  # the golden ratio of 64 bits: the hashes of a 
 
 def repeat(spark: SparkSession, settings: Settings, times: int, days: int) -> None:
     """Make tables hold what they hold, which spans so many days, so many times; at most 100 times."""
-    weeks = 1 + timedelta(days=days) // WEEK  # the weeks of two copies are not the same
+    apart = (2 + timedelta(days=days) // _WEEK) * _WEEK  # the weeks of two copies are not the same
     for table in _REPEATED:
         files = [Path(file) for file in table.open(settings).file_uris()]
         for copy in range(1, times):
-            parts = (again(pq.read_table(file), copy, copy * (weeks + 1) * WEEK) for file in files)
+            parts = (again(pq.read_table(file), copy, copy * apart) for file in files)
             size = sum(file.stat().st_size for file in files) // len(files)
             append(settings, table, parts, max(size, _LEAST_BYTES.get(table, 0)))
         print(f"made {table.name}: {control.count(table.open(settings)):,} rows", flush=True)
@@ -96,7 +97,5 @@ def follow(settings: Settings) -> None:
     """Say of each gold table that it follows silver as it is now."""
     for table in tables.GOLD:
         delta = DeltaTable(str(table.path(settings)))
-        heads = [(source, followers) for source, followers in tables.FOLLOWERS.items() if table in followers]
-        marks = [Transaction(control.following(settings, source), source.open(settings).version()) for source, _ in heads]
-        commit = CommitProperties(app_transactions=marks)
+        commit = CommitProperties(app_transactions=followed(settings, table))
         delta.create_write_transaction([], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit)
