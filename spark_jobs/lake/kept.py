@@ -11,16 +11,9 @@ _MOST_BROADCAST = 10 * 2**20  # bytes, as Spark's own choice is
 
 def in_memory(spark: "SparkSession", rows: "pa.Table") -> "DataFrame":
     """Rows that this process holds, for Spark: as Arrow has them (session.py), so it has to be told that a join can broadcast them."""
-    found = spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table())  # Spark refuses columns without any chunk
+    # Of each chunk Spark would make a task; columns without any it refuses.
+    found = spark.createDataFrame(rows.combine_chunks() if rows.num_rows else rows.schema.empty_table())
     return found.hint("broadcast") if rows.nbytes <= _MOST_BROADCAST else found
-
-
-def held(rows: "DataFrame", are_few: bool) -> "tuple[DataFrame, pa.Table | None]":
-    """The same rows, computed now and once: in this process, too, where they are known to be few."""
-    if not are_few:
-        return kept(rows), None
-    few = rows.toArrow()
-    return in_memory(rows.sparkSession, few), few
 
 
 def kept(rows: "DataFrame") -> "DataFrame":

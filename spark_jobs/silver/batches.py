@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
+from string import Template
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +19,12 @@ from spark_jobs.runtime.settings import Settings
 JUDGED = ["key", "value", "_timestamp", *ARRIVAL]
 _ROWS_A_PART = 1_000_000  # of a few hundred bytes; the next part begins after this one is recorded
 _MEASURES = ("num_records", "size_bytes")
-_FEW = 150_000
+MOST_FEW = 150_000
 _FEW_BYTES = 16 * 2**20
+_MOST_HELD, _MOST_HELD_BYTES = 1_500_000, 384 * 2**20  # rows in memory, and bytes of their values
+_SPLIT_BYTES = 48 * 2**20  # of values, for each task
+_SAMPLE = Template("select value from t where $within limit 20")
+_VALUES = Template("select sum(octet_length(encode(value, 'base64')) * 3 / 4) from t where $within")  # of bytes it has no length
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,24 @@ class Part:
     @property
     def is_few(self) -> bool:
         """Whether planning costs more than reading."""
-        return self.rows <= _FEW and self.size <= _FEW_BYTES
+        return self.rows <= MOST_FEW and self.size <= _FEW_BYTES
 
     def few(self, settings: Settings, bronze: Table) -> pa.Table | None:
         """The rows of these batches in memory, with the columns that judging reads; None where they are many."""
         return find_rows(settings, bronze, JUDGED, None, self._within) if self.is_few else None
+
+    def sample(self, settings: Settings, bronze: Table) -> list[bytes | None]:
+        """Some of the values of these batches."""
+        sql = _SAMPLE.substitute(within=self._within)
+        values: list[bytes | None] = control.query(bronze.open(settings), sql, bronze).column(0).to_pylist()
+        return values
+
+    def held_splits(self, settings: Settings, bronze: Table) -> dict[str, str]:
+        """Settings by which Spark reads these batches in parts that fit into memory beside the whole; none where that does not fit."""
+        if self.rows > _MOST_HELD or not self.size:
+            return {}
+        size = control.value(bronze.open(settings), _VALUES.substitute(within=self._within), bronze) or 1
+        return {"spark.sql.files.maxPartitionBytes": str(1 + self.size * _SPLIT_BYTES // size)} if size <= _MOST_HELD_BYTES else {}
 
     def read(self, spark: SparkSession, settings: Settings, bronze: Table) -> DataFrame:
         """The same, however many they are."""

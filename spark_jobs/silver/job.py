@@ -8,6 +8,7 @@ from functools import partial
 from string import Template
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from expectations.row_rules import RuleSet
@@ -105,7 +106,7 @@ def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: R
     if sums["quarantined"]:
         _append(new.quarantined, settings, topic.quarantine, txn, sums["quarantined"])
     if new.may_be_late(watermarks):
-        _append(_late_rows(spark, new.first, watermarks), settings, topic.late, txn, sums["output"])
+        _append(_late_rows(spark, topic, new.first, watermarks), settings, topic.late, txn, sums["output"])
     if sums["output"]:
         id_index.compact(spark, settings, topic)
     newest_of_all = max((at for at in (before, *(at for _, at in newest)) if at is not None), default=None)
@@ -124,10 +125,16 @@ def _take_versions(spark: SparkSession, settings: Settings, topic: Topic, rules:
     return _Taken(new.first, new.sums, None)
 
 
-def _late_rows(spark: SparkSession, first: DataFrame | pa.Table, watermarks: list[tuple[int, datetime]]) -> DataFrame | pa.Table:
+def _late_rows(
+    spark: SparkSession, topic: Topic, first: DataFrame | pa.Table, watermarks: list[tuple[int, datetime]]
+) -> DataFrame | pa.Table:
+    """The `late_rows` of events; of those in memory only these go to Spark."""
     if isinstance(first, DataFrame):
         return events.late_rows(first, watermarks, spark)
-    return events.late_rows(in_memory(spark, first), watermarks, spark).toArrow()
+    marks = pa.table({"_batch": [batch for batch, _ in watermarks], "mark": pa.array([at for _, at in watermarks], first["event_at"].type)})
+    marked = first.select([name for name in topic.late.columns if name in first.column_names]).join(marks, keys="_batch", join_type="inner")
+    late = marked.filter(pc.field("event_at") < pc.field("mark")).drop_columns("mark")
+    return events.late_rows(in_memory(spark, late), watermarks, spark).toArrow()
 
 
 def _append(rows: DataFrame | pa.Table, settings: Settings, table: tables.Table, txn: Txn, count: int) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from expectations.row_rules import Rule, RuleSet
 
 _LONGEST_DETAIL = 200
+_BETWEEN = "\n"  # that is in no rule's name
 
 
 def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
@@ -16,11 +17,17 @@ def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
     A row that breaks the first rule (`parseable`) is judged by no other.
     """
     parseable, *others = rules.rules
-    # Spark has no generated code for `array_compact`, nor for what is within it: only a row that breaks a rule goes through it.
-    broken = F.array_compact(F.array(*(F.when(~_holds(rule), F.lit(rule.name)) for rule in others)))
-    keeps_all, none = reduce(Column.__and__, map(_holds, rules.rules)), F.array().cast("array<string>")
-    named = F.when(keeps_all, none).when(_holds(parseable), broken).otherwise(F.array(F.lit(parseable.name)))
-    return parsed.withColumn("broken_rules", named)
+    # Generated code has no functions of arrays with conditions in them.
+    broken = F.split(F.concat_ws(_BETWEEN, *(F.when(~_holds(rule), F.lit(rule.name)) for rule in others)), _BETWEEN)
+    named = (
+        F.when(keeps_all(rules), F.array().cast("array<string>")).when(_holds(parseable), broken).otherwise(F.array(F.lit(parseable.name)))
+    )
+    return parsed.withColumn("broken_rules", named.cast("array<string>"))
+
+
+def keeps_all(rules: RuleSet) -> Column:
+    """Whether a parsed row keeps all rules of a set."""
+    return reduce(Column.__and__, map(_holds, rules.rules))
 
 
 def is_valid() -> Column:

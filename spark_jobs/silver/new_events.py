@@ -1,6 +1,6 @@
 """What new bronze batches of a topic of events bring to silver: the first of each key, duplicates, quarantine, late rows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,17 +13,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from expectations.row_rules import RuleSet
 from spark_jobs.control.corrections import PLACE
 from spark_jobs.control.matching import is_among
-from spark_jobs.lake.kept import held, in_memory, kept
+from spark_jobs.lake import sinks
+from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import ARRIVAL
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros
-from spark_jobs.silver import events, id_index
-from spark_jobs.silver.batches import Part
+from spark_jobs.silver import batches, events, id_index
+from spark_jobs.silver.batches import JUDGED, Part
 from spark_jobs.silver.judge import is_valid
-from spark_jobs.silver.recompute import without
-
-_MOST_HELD = 2_000_000  # rows of which the process holds what tells first ones from others: about 60 bytes each
+from spark_jobs.silver.parse import usual_order
 
 
 @dataclass(frozen=True)
@@ -68,46 +67,53 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
 
     Rows whose key has a hash that no other row has, new or known, are the first of their keys. Only the others are compared.
     """
-    given = part.few(settings, topic.bronze)
-    are_few, rows = given is not None, part.read(spark, settings, topic.bronze) if given is None else in_memory(spark, given)
-    judged, few = held(events.judge_events(rows, topic, rules).withColumns(_facts(topic)), are_few)
-    if part.rows > _MOST_HELD:
-        return _sort_many(settings, topic, judged, part)
-    facts = judged.select(*ARRIVAL, *_facts(topic)).toArrow() if few is None else few.select([*ARRIVAL, *_facts(topic)])
-    facts = facts.append_column("_row", pa.array(np.arange(facts.num_rows)))
+    if (judged := _judge_held(spark, settings, topic, rules, part)) is None:
+        return _sort_many(spark, settings, topic, rules, part)
+    facts = judged.select([*ARRIVAL, *_facts(topic)]).append_column("_row", pa.array(np.arange(judged.num_rows)))
     valid = facts.filter(pc.is_valid(facts["id_hash"]))
     hashes, counts = np.unique(valid["id_hash"].to_numpy(), return_counts=True)
     if (found := id_index.find_entries(settings, topic, hashes)) is None:
-        return _sort_many(settings, topic, judged, part)
-    duplicates: DataFrame | pa.Table = pa.schema(topic.duplicates.delta_schema().to_arrow()).empty_table()
-    places: pa.Table = duplicates.select(PLACE)
+        return _sort_many(spark, settings, topic, rules, part)
+    duplicates = pa.schema(topic.duplicates.delta_schema().to_arrow()).empty_table()
     doubtful = pa.array(np.union1d(hashes[counts > 1], found["id_hash"].to_numpy()))
     if len(doubtful):
-        doubts = _with_hashes(judged, few, doubtful)
-        marked = events.mark_duplicates(doubts, id_index.rows_at(spark, settings, topic, found, part.after), topic)
-        others, held_others = held(marked.where("not is_first").select(*topic.duplicates.columns), are_few)
-        duplicates = others if held_others is None else held_others
-        places = others.select(*PLACE).toArrow() if held_others is None else held_others.select(PLACE)
-    entries = valid.join(places, keys=PLACE, join_type="left anti")
+        doubts = judged.filter(is_among("id_hash", doubtful)(judged))
+        if doubts.num_rows > batches.MOST_FEW:
+            return _sort_many(spark, settings, topic, rules, part)
+        marked = events.mark_duplicates(in_memory(spark, doubts), id_index.rows_at(spark, settings, topic, found, part.after), topic)
+        duplicates = marked.where("not is_first").select(*topic.duplicates.columns).toArrow()
+    entries = valid.join(duplicates.select(PLACE), keys=PLACE, join_type="left anti")
     sizes = facts.group_by("_batch").aggregate([(name, function) for name, function in _BY_BATCH.values()])
     counted = [{name: row[f"{of}_{function}"] for name, (of, function) in _BY_BATCH.items()} | row for row in sizes.to_pylist()]
-    if few is None:
-        first = judged.where(is_valid())
-        first = without(first, in_memory(spark, places)) if places.num_rows else first
-        return _new_events(first, duplicates, judged.where(~is_valid()), entries, counted, places.num_rows)
-    quarantined = few.filter(pc.is_null(few["id_hash"]))
-    return _new_events(few.take(entries["_row"]), duplicates, quarantined, entries, counted, places.num_rows)
+    quarantined = judged.filter(pc.is_null(judged["id_hash"]))
+    return _new_events(judged.take(entries["_row"]), duplicates, quarantined, entries, counted, duplicates.num_rows)
 
 
-def _with_hashes(judged: DataFrame, few: pa.Table | None, hashes: pa.Array) -> DataFrame:
-    """The judged rows whose keys have one of these hashes."""
-    if few is None:
-        return judged.join(in_memory(judged.sparkSession, pa.table({"id_hash": hashes})), on="id_hash", how="left_semi")
-    return in_memory(judged.sparkSession, few.filter(is_among("id_hash", hashes)(few)))
+def _judge_held(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part) -> pa.Table | None:
+    """The judged rows of a part, in memory; None where they are too many. Of many, most are judged in the quick way."""
+    order = usual_order(part.sample(settings, topic.bronze), topic.names)
+    if (given := part.few(settings, topic.bronze)) is not None:
+        return _judge(events.judge_events, in_memory(spark, given), topic, rules, order)
+    if not (splits := part.held_splits(settings, topic.bronze)):
+        return None
+    with sinks.configured(spark, splits):
+        rows = part.read(spark, settings, topic.bronze)
+        quick = _judge(events.judge_ordinary, rows, topic, rules, order)
+        others = quick.filter(pc.is_null(quick["broken_rules"])).select(JUDGED)
+        if others.num_rows > batches.MOST_FEW:
+            return _judge(events.judge_events, rows, topic, rules, order)
+    strict = _judge(events.judge_events, in_memory(spark, others), topic, rules, order)
+    valid = quick.filter(pc.is_valid(quick["broken_rules"])).select(strict.column_names)
+    return pa.concat_tables([valid.cast(strict.schema), strict])
 
 
-def _sort_many(settings: Settings, topic: Topic, judged: DataFrame, part: Part) -> NewEvents:
-    """`sort_events` of one batch with more rows than are compared in memory: by Spark alone."""
+def _judge(judge: Callable[..., DataFrame], rows: DataFrame, topic: Topic, rules: RuleSet, order: Sequence[str]) -> pa.Table:
+    return judge(rows, topic, rules, order).withColumns(_facts(topic)).toArrow()
+
+
+def _sort_many(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part) -> NewEvents:
+    """`sort_events` of rows that are not held in memory: by Spark alone."""
+    judged = events.judge_events(part.read(spark, settings, topic.bronze), topic, rules).withColumns(_facts(topic)).transform(kept)
     known = id_index.known_rows(judged, settings, topic, part.after)
     marked = events.mark_duplicates(judged, known, topic).transform(kept)
     facts = marked.select("_batch", "is_first", *_facts(topic))

@@ -4,12 +4,15 @@ Spark's readers are lenient (trailing text, single quotes, doubles for decimals)
 second element must come back whole, and fields are read as variants, which keep decimals exact up to 38 digits.
 What a variant cannot keep (an exponent, more digits) is read again from the text itself.
 
-Most values have an ordinary shape: the fields that are declared, texts without escapes, short numbers without an exponent. A regular
-expression proves it, and such a value is read in a quicker way, with the same outcome (tests/spark/silver/test_ordinary.py).
+Most values have an ordinary shape: fields that are declared, in the order that is usual, texts without escapes, short numbers without
+an exponent. A regular expression proves it, and cuts such a value into its fields, with the same outcome
+(tests/spark/silver/test_ordinary.py).
 """
 
+import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,17 +26,21 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "max
 _LONGEST_WALK = 262_144  # characters; the walk costs some microseconds a token and holds them all in memory
 _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
 _FIRST_MILLI, _LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
-_LONGEST_ORDINARY, _MOST_FIELDS = 4096, 64  # bytes; pairs of name and value
-_PLAIN_TEXT, _PLAIN_NUMBER = r'(?:"[^"\\\x00-\x1F]*+"|null)', r"(?:-?(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,6})?+|null)"
+_LONGEST_ORDINARY = 4096  # bytes
+_NOT_UTF8 = "\ufffd"  # what a pattern meets in place of bytes that are not
+_PLAIN_TEXT, _PLAIN_NUMBER = r'("[^"\\\x00-\x1F]*+"|null)', r"(-?(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,6})?+|null)"
+_BEFORE = "\x1f"  # each part; in no value of ordinary shape
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
 
-def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] = (), schemas: Sequence[WireSchema] = ()) -> DataFrame:
+def parse_fields(
+    rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] = (), schemas: Sequence[WireSchema] = (), order: Sequence[str] = ()
+) -> DataFrame:
     """Add a column `is_json_object` and, for each JSON name, a struct column of the same name.
 
     In: `value` binary; one that names one of the `schemas` is read by it. A value that is not exactly one JSON object by RFC 8259 in
     UTF-8 (null, trailing text, an array, nested too deep for the reader, a number of more than 100,000 characters) gets
-    `is_json_object` false and null fields. Of a repeated name the last counts.
+    `is_json_object` false and null fields. Of a repeated name the last counts. `order`: which names most values have (`usual_order`).
     Out, per field: kind (`string number boolean null object array`; null where the name is absent) and text (of a string its
     content). Those in `numbers` have a number's text in plain digits, by value (1e2 is 100, 1.100 is 1.1, -0 is 0), and
     exponent_digits: the significant digits of one written with an exponent, else 0. Of a number that needs reading again in a
@@ -41,29 +48,46 @@ def parse_fields(rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] =
     """
     names = [*texts, *numbers]
     schema = ",".join(f"`{name}` variant" for name in names)
-    plain = [f"`{name}` {'string' if name in texts else 'decimal(38,6)'}" for name in names]
     mark = F.hex(F.xxhash64("_text"))
     wrapped = F.concat(F.lit("["), "_text", F.lit(',{"_end":"'), mark, F.lit('"}]'))
     first, last = F.get("_elements", F.lit(0)), F.get("_elements", F.lit(1))
-    is_ordinary = (F.octet_length("_text") <= _LONGEST_ORDINARY) & F.col("_text").rlike(_ordinary(texts, numbers))
     is_object = (F.size("_elements") == 2) & (last["_end"] == mark) & first.isNotNull()
+    ordinary = _ordinary_fields(names, numbers, order)
     return (
-        rows.withColumn("_text", decoded("value", schemas).cast("string"))
-        .withColumn("_text", F.when(F.is_valid_utf8("_text"), F.col("_text")))
-        .withColumn("_is_ordinary", F.coalesce(is_ordinary, F.lit(False)))
-        .withColumn("_plain", F.from_json(F.when(F.col("_is_ordinary"), F.col("_text")), ",".join(plain)))
+        _cut(rows, names, numbers, schemas, order)
         .withColumn("_elements", F.from_json(F.when(~F.col("_is_ordinary"), wrapped), f"array<struct<{schema},_end string>>", _STRICT))
         .withColumn("is_json_object", F.col("_is_ordinary") | F.coalesce(is_object, F.lit(False)))
         .withColumn("_object", F.when(~F.col("_is_ordinary") & F.col("is_json_object"), first))
         .withColumns({f"_kind_{name}": F.schema_of_variant(F.col("_object")[name]) for name in names})
-        .withColumns(
-            {
-                name: F.when(F.col("_is_ordinary"), _ordinary_field(name, name in numbers)).otherwise(_field(name, name in numbers))
-                for name in names
-            }
-        )
-        .drop("_is_ordinary", "_plain", "_elements", "_object", *(f"_kind_{name}" for name in names))
+        .withColumns({name: F.when(F.col("_is_ordinary"), ordinary[name]).otherwise(_field(name, name in numbers)) for name in names})
+        .drop("_is_ordinary", "_parts", "_elements", "_object", *(f"_kind_{name}" for name in names))
     )
+
+
+def parse_ordinary(
+    rows: DataFrame, texts: Sequence[str], numbers: Sequence[str] = (), schemas: Sequence[WireSchema] = (), order: Sequence[str] = ()
+) -> DataFrame:
+    """`parse_fields` of values of ordinary shape alone: for all others `is_json_object` is false."""
+    names = [*texts, *numbers]
+    cut = _cut(rows, names, numbers, schemas, order).withColumnRenamed("_is_ordinary", "is_json_object")
+    return cut.withColumns(_ordinary_fields(names, numbers, order)).drop("_parts")
+
+
+def usual_order(values: Iterable[bytes | None], names: Sequence[str]) -> tuple[str, ...]:
+    """Which of these names most of some values have, in their order; all, as declared, where no value has but such names, and each once."""
+    found = Counter(
+        order for value in values if value and (order := _order(value)) and len(set(order)) == len(order) and {*order} <= {*names}
+    )
+    return found.most_common(1)[0][0] if found else tuple(names)
+
+
+def _order(value: bytes) -> tuple[str, ...]:
+    """The names of a JSON object in their order; none of anything else."""
+    try:
+        pairs = json.loads(value, object_pairs_hook=tuple)
+        return tuple(name for name, _ in pairs) if isinstance(pairs, tuple) else ()
+    except (ValueError, RecursionError):
+        return ()
 
 
 def decoded(column: str, schemas: Sequence[WireSchema]) -> Column:
@@ -87,21 +111,43 @@ def time_of(name: str) -> Column:
     return F.when(millis.between(_FIRST_MILLI, _LAST_MILLI), F.timestamp_millis(millis))
 
 
-def _ordinary(texts: Sequence[str], numbers: Sequence[str]) -> str:
-    """A pattern that matches only JSON objects of these fields and no others: nothing in them needs a second thought."""
-    kinds = ((texts, _PLAIN_TEXT), (numbers, _PLAIN_NUMBER))
-    pair = "|".join(f'"(?:{"|".join(map(re.escape, names))})": ?{value}' for names, value in kinds if names)
-    return rf"\A\{{(?:{pair})(?:, ?(?:{pair})){{0,{_MOST_FIELDS}}}+\}}\z"
+def _cut(rows: DataFrame, names: Sequence[str], numbers: Sequence[str], schemas: Sequence[WireSchema], order: Sequence[str]) -> DataFrame:
+    """Add `_text` (null if it is not UTF-8), `_is_ordinary`, and the written fields of a value of ordinary shape: `_parts`."""
+    used = order or names
+    places = F.lit("".join(f"{_BEFORE}${place}" for place in range(1, len(used) + 1)))
+    is_short = F.octet_length("_text") <= _LONGEST_ORDINARY
+    is_cut = F.startswith("_text", F.lit("{")) & F.startswith("_cut", F.lit(_BEFORE))
+    return (
+        rows.withColumn("_text", decoded("value", schemas).cast("string"))
+        .withColumn("_cut", F.when(is_short, F.regexp_replace("_text", F.lit(_ordinary(used, numbers)), places)))
+        .withColumn("_is_ordinary", F.coalesce(is_cut & ~F.contains("_cut", F.lit(_NOT_UTF8)), F.lit(False)))
+        .withColumn("_parts", F.split(F.when(F.col("_is_ordinary"), F.col("_cut")), _BEFORE))
+        .withColumn("_text", F.when(F.col("_is_ordinary") | F.is_valid_utf8("_text"), F.col("_text")))
+        .drop("_cut")
+    )
 
 
-def _ordinary_field(name: str, is_numeric: bool) -> Column:
-    """What `_field` makes of it. No text of such a value holds a quote, so the name with its quotes and colon is nothing else."""
-    text = F.col("_plain")[name]
-    kind = F.when(text.isNotNull(), "number" if is_numeric else "string").when(F.col("_text").contains(f'"{name}":'), "null")
+def _ordinary(order: Sequence[str], numbers: Sequence[str]) -> str:
+    """A pattern that matches only JSON objects of these fields in this order, and takes each: nothing in them needs a second thought."""
+    pairs = (f'"{re.escape(name)}": ?+{_PLAIN_NUMBER if name in numbers else _PLAIN_TEXT}' for name in order)
+    return rf"\A\{{{', ?+'.join(pairs)}\}}\z"
+
+
+def _ordinary_fields(names: Sequence[str], numbers: Sequence[str], order: Sequence[str]) -> dict[str, Column]:
+    """What `_field` makes of the fields of a value of ordinary shape; of one of another shape all is null."""
+    used, none = order or names, F.lit(None).cast("string")
+    places = {name: F.get("_parts", F.lit(used.index(name) + 1)) if name in used else none for name in names}
+    return {name: _ordinary_field(part, is_numeric=name in numbers) for name, part in places.items()}
+
+
+def _ordinary_field(part: Column, *, is_numeric: bool) -> Column:
+    is_null = part == "null"
+    kind = F.when(is_null, "null").when(part.isNotNull(), "number" if is_numeric else "string").alias("kind")
     if not is_numeric:
-        return F.struct(kind.alias("kind"), text.alias("text"))
-    digits = F.rtrim(F.rtrim(text.cast("string"), F.lit("0")), F.lit("."))  # of a decimal, which has all its decimals
-    return F.struct(kind.alias("kind"), digits.alias("text"), F.lit(0).alias("exponent_digits"))
+        return F.struct(kind, F.when(~is_null, F.substring(part, F.lit(2), F.length(part) - 2)).alias("text"))
+    plain = F.when(part.contains("."), F.rtrim(F.rtrim(part, F.lit("0")), F.lit("."))).otherwise(part)
+    text = F.when(~is_null, F.when(plain == "-0", "0").otherwise(plain))
+    return F.struct(kind, text.alias("text"), F.lit(0).alias("exponent_digits"))
 
 
 def _field(name: str, is_numeric: bool) -> Column:

@@ -1,6 +1,6 @@
 """Bronze rows of a topic as it declares them: its JSON fields, and the columns that silver makes of them. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
@@ -11,16 +11,23 @@ from spark_jobs.silver.judge import detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
 
 
-def parse_records(bronze: DataFrame, topic: Topic, schemas: Sequence[WireSchema]) -> DataFrame:
+def parse_records(
+    bronze: DataFrame,
+    topic: Topic,
+    schemas: Sequence[WireSchema],
+    order: Sequence[str] = (),
+    parse: Callable[..., DataFrame] = parse_fields,
+) -> DataFrame:
     """Bronze rows with the parsed fields of their topic, read by these schemas, `_key`, `is_deletion` and `_at` beside them.
 
-    `_at` is the time of a record (UTC), of a deletion its Kafka timestamp; null where there is none to be read.
+    `order`: which names most values have, in their order; by itself as the topic declares them. `_at` is the time of a record (UTC), of
+    a deletion its Kafka timestamp; null where there is none to be read.
     """
     keyed = bronze.withColumn("_key", F.col("key").cast("string")).withColumn("is_deletion", F.col("value").isNull())
     at = time_of(topic.kind.time)
     if topic.has_versions:
         at = F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(at)
-    return parse_fields(keyed, topic.texts, topic.numbers, schemas).withColumn("_at", at)
+    return parse(keyed, topic.texts, topic.numbers, schemas, order or topic.names).withColumn("_at", at)
 
 
 def judge_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession, functions as F
 from spark_jobs.control import matching
 from spark_jobs.lake import sinks, sources, tables
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.silver import batches, id_index, job, new_events
+from spark_jobs.silver import batches, id_index, job
 from tests.support.lake import GENERATED, run_silver, silver_of
 from tests.support.silver_runs import WRITES, Die, fill, places, settings_of
 from tests.support.three_batches import FIRST, SECOND, THIRD
@@ -21,7 +21,7 @@ def test_killed_between_every_two_writes_of_many_rows(
     die: Die, home: Settings, all_done: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark sorts and writes them, a batch at a time."""
-    for module, name, limit in ((batches, "_FEW", -1), (batches, "_ROWS_A_PART", 1), (new_events, "_MOST_HELD", -1)):
+    for module, name, limit in ((batches, "_MOST_HELD", -1), (batches, "_FEW_BYTES", -1), (batches, "_ROWS_A_PART", 1)):
         monkeypatch.setattr(module, name, limit)
     assert die(lambda point: point.startswith("after ")) == sorted(f"after {what}" for what in WRITES)
     found, expected = silver_of(home), silver_of(all_done)
@@ -31,8 +31,10 @@ def test_killed_between_every_two_writes_of_many_rows(
 
 MANY = {
     "judged by generated code": {"_MOST_INTERPRETED": -1},
-    "written by Spark": {"_FEW": -1},
-    "sorted by Spark": {"_FEW": -1, "_MOST_HELD": -1},
+    "read by Spark": {"_FEW_BYTES": -1},
+    "judged strictly, and sorted by Spark": {"MOST_FEW": 2},
+    "too many rows": {"_FEW_BYTES": -1, "_MOST_HELD": -1},
+    "too many bytes": {"_FEW_BYTES": -1, "_MOST_HELD_BYTES": 10},
     "found by Spark": {"_MOST_BYTES": -1},
 }
 
@@ -43,7 +45,7 @@ def test_many_rows_are_taken_as_few(
 ) -> None:
     """What is not held in memory is left to Spark; the tables are the same."""
     for name, limit in limits.items():
-        (module,) = (module for module in (batches, new_events, matching, job) if hasattr(module, name))
+        (module,) = (module for module in (batches, matching, job) if hasattr(module, name))
         monkeypatch.setattr(module, name, limit)
     with sinks.configured(spark, GENERATED if "_MOST_INTERPRETED" in limits else {}):
         run_silver(spark, home)
