@@ -64,7 +64,7 @@ def judged_rows(spark: SparkSession, settings: Settings, snapshot: Snapshot, dec
     few = F.broadcast(again) if sum(counts.values()) <= _FEW else again
     rows = query(spark, _EFFECTIVE, bronze=bronze, again=few, last=snapshot.last_batch(topic))
     known = schemas(settings, topic)
-    parsed = parse_fields(rows, declared.texts, declared.numbers, known).withColumn("_schema", F.expr(_schema_of(known)))
+    parsed = parse_fields(rows, declared.texts, declared.numbers, known, declared.names).withColumn("_schema", F.expr(_schema_of(known)))
     rows = query(spark, text_of("topics", topic), parsed=parsed)
     versions = counts.keys() | {each.rules for each in snapshot.batches[topic]}
     versions |= {step.rules[topic] for step in snapshot.steps if topic in step.rules}
