@@ -23,6 +23,7 @@ MOST_FEW = 150_000
 _FEW_BYTES = 16 * 2**20
 _MOST_HELD, _MOST_HELD_BYTES = 1_500_000, 384 * 2**20  # rows in memory, and bytes of their values
 _SPLIT_BYTES = 48 * 2**20  # of values, for each task
+_ALL_TASKS = 100_000  # more than a scan has
 _SAMPLE = Template("select value from t where $within limit 20")
 _VALUES = Template("select sum(octet_length(encode(value, 'base64')) * 3 / 4) from t where $within")  # of bytes it has no length
 
@@ -59,8 +60,12 @@ class Part:
         return {"spark.sql.files.maxPartitionBytes": str(1 + self.size * _SPLIT_BYTES // size)} if size <= _MOST_HELD_BYTES else {}
 
     def read(self, spark: SparkSession, settings: Settings, bronze: Table) -> DataFrame:
-        """The same, however many they are."""
-        return sources.read_table(spark, settings, bronze).where(self._within).select(*JUDGED)
+        """The same, however many they are.
+
+        Spark writes the numbers of batches into the code that it generates. So what follows is kept apart, by an operator that does
+        nothing else: it is compiled once, and not again for each part.
+        """
+        return sources.read_table(spark, settings, bronze).where(self._within).select(*JUDGED).coalesce(_ALL_TASKS)
 
     @property
     def _within(self) -> str:
