@@ -22,6 +22,7 @@ _MEASURES = ("num_records", "size_bytes")
 MOST_FEW = 150_000
 _FEW_BYTES = 16 * 2**20
 _MOST_HELD, _MOST_HELD_BYTES = 1_500_000, 384 * 2**20  # rows in memory, and bytes of their values
+_MOST_SENT_BYTES = 64 * 2**20  # to Spark, whose heap also holds what it makes of them
 _SPLIT_BYTES = 48 * 2**20  # of values, for each task
 _ALL_TASKS = 100_000  # more than a scan has
 _SAMPLE = Template("select value from t where $within limit 20")
@@ -70,6 +71,11 @@ class Part:
     @property
     def _within(self) -> str:
         return f"_batch between {self.after + 1} and {self.last}"
+
+
+def are_few(rows: pa.Table) -> bool:
+    """Whether rows in memory are few enough to go to Spark."""
+    return bool(rows.num_rows <= MOST_FEW and rows.nbytes <= _MOST_SENT_BYTES)
 
 
 def unread_parts(settings: Settings, bronze: Table, done: int, begun: int) -> Iterator[Part]:

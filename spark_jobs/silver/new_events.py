@@ -19,8 +19,8 @@ from spark_jobs.lake.tables import ARRIVAL
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros
-from spark_jobs.silver import batches, events, id_index
-from spark_jobs.silver.batches import JUDGED, Part
+from spark_jobs.silver import events, id_index
+from spark_jobs.silver.batches import JUDGED, Part, are_few
 from spark_jobs.silver.judge import is_valid
 from spark_jobs.silver.parse import usual_order
 
@@ -78,7 +78,7 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
     doubtful = pa.array(np.union1d(hashes[counts > 1], found["id_hash"].to_numpy()))
     if len(doubtful):
         doubts = judged.filter(is_among("id_hash", doubtful)(judged))
-        if doubts.num_rows > batches.MOST_FEW:
+        if not are_few(doubts):
             return _sort_many(spark, settings, topic, rules, part)
         marked = events.mark_duplicates(in_memory(spark, doubts), id_index.rows_at(spark, settings, topic, found, part.after), topic)
         duplicates = marked.where("not is_first").select(*topic.duplicates.columns).toArrow()
@@ -100,7 +100,7 @@ def _judge_held(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
         rows = part.read(spark, settings, topic.bronze)
         quick = _judge(events.judge_ordinary, rows, topic, rules, order)
         others = quick.filter(pc.is_null(quick["broken_rules"])).select(JUDGED)
-        if others.num_rows > batches.MOST_FEW:
+        if not are_few(others):
             return _judge(events.judge_events, rows, topic, rules, order)
     strict = _judge(events.judge_events, in_memory(spark, others), topic, rules, order)
     valid = quick.filter(pc.is_valid(quick["broken_rules"])).select(strict.column_names)

@@ -33,6 +33,7 @@ MANY = {
     "judged by generated code": {"_MOST_INTERPRETED": -1},
     "read by Spark": {"_FEW_BYTES": -1},
     "judged strictly, and sorted by Spark": {"MOST_FEW": 2},
+    "of too many bytes for Spark": {"_FEW_BYTES": -1, "_MOST_SENT_BYTES": 10},
     "too many rows": {"_FEW_BYTES": -1, "_MOST_HELD": -1},
     "too many bytes": {"_FEW_BYTES": -1, "_MOST_HELD_BYTES": 10},
     "found by Spark": {"_MOST_BYTES": -1},
