@@ -25,7 +25,8 @@ _MOST_HELD, _MOST_HELD_BYTES = 1_500_000, 384 * 2**20  # rows in memory, and byt
 _MOST_SENT_BYTES = 64 * 2**20  # to Spark, whose heap also holds what it makes of them
 _SPLIT_BYTES = 48 * 2**20  # of values, for each task
 _ALL_TASKS = 100_000  # more than a scan has
-_SAMPLE = Template("select value from t where $within limit 20")
+SAMPLED = 20  # values, whose names are those of most
+_SAMPLE = Template("select value from t where $within limit $rows")
 _VALUES = Template("select sum(octet_length(encode(value, 'base64')) * 3 / 4) from t where $within")  # of bytes it has no length
 
 
@@ -49,7 +50,7 @@ class Part:
 
     def sample(self, settings: Settings, bronze: Table) -> list[bytes | None]:
         """Some of the values of these batches."""
-        sql = _SAMPLE.substitute(within=self._within)
+        sql = _SAMPLE.substitute(within=self._within, rows=SAMPLED)
         values: list[bytes | None] = control.query(bronze.open(settings), sql, bronze).column(0).to_pylist()
         return values
 

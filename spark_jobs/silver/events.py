@@ -23,7 +23,7 @@ def judge_events(bronze: DataFrame, topic: Topic, rules: RuleSet, order: Sequenc
 
 
 def judge_ordinary(bronze: DataFrame, topic: Topic, rules: RuleSet, order: Sequence[str] = ()) -> DataFrame:
-    """`judge_events` of the rows of ordinary shape that keep all rules, in a third of the time.
+    """`judge_events` of the rows of ordinary shape that keep all rules, in about half of the time.
 
     The others come out with key, value and _timestamp, and with null in place of broken_rules.
     """

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from expectations.row_rules import Rule, RuleSet
 
 _LONGEST_DETAIL = 200
-_BETWEEN = "\n"  # that is in no rule's name
+_BETWEEN = "\x1f"  # that YAML does not let into a rule's name as it is
 
 
 def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:

@@ -20,7 +20,7 @@ from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.times import from_micros
 from spark_jobs.silver import events, id_index
-from spark_jobs.silver.batches import JUDGED, Part, are_few
+from spark_jobs.silver.batches import JUDGED, SAMPLED, Part, are_few
 from spark_jobs.silver.judge import is_valid
 from spark_jobs.silver.parse import usual_order
 
@@ -91,11 +91,12 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
 
 def _judge_held(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part) -> pa.Table | None:
     """The judged rows of a part, in memory; None where they are too many. Of many, most are judged in the quick way."""
-    order = usual_order(part.sample(settings, topic.bronze), topic.names)
     if (given := part.few(settings, topic.bronze)) is not None:
+        order = usual_order(given["value"].slice(0, SAMPLED).to_pylist(), topic.names)
         return _judge(events.judge_events, in_memory(spark, given), topic, rules, order)
     if not (splits := part.held_splits(settings, topic.bronze)):
         return None
+    order = usual_order(part.sample(settings, topic.bronze), topic.names)
     with sinks.configured(spark, splits):
         rows = part.read(spark, settings, topic.bronze)
         quick = _judge(events.judge_ordinary, rows, topic, rules, order)
