@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -69,17 +70,31 @@ def _take_new(spark: SparkSession, settings: Settings, run_id: str, topic: Topic
     """Take the bronze batches of a topic that were not processed before; those that an unfinished run has begun, by themselves."""
     application, done = control.application(settings, _APPLICATION), control.last_batch(settings, "silver", topic.silver.name)
     begun = rule_sets.begun(settings, application, topic.name, topic.silver)
-    take = _take_versions if topic.has_versions else _take_events
     parts = list(batches.unread_parts(settings, topic.bronze, done, begun.last if begun else 0))
-    if parts:
-        within = f"_batch between {done + 1} and {parts[-1].last}"
-        wire_schemas.learn(settings, topic, lambda: sources.read_table(spark, settings, topic.bronze).where(within))
-    for part in parts:
-        rules = begun.rules if begun and part.last <= begun.last else rule_sets.present(settings, topic.name)
-        with sinks.configured(spark, _plans(part)):
-            if taken := take(spark, settings, topic, rules, part, Txn(application, part.last)):
-                _record(settings, run_id, application, topic.silver, part.last, rules.version, taken)
-                log.info("%s: batches %d to %d are in", topic.silver.name, taken.first, part.last)
+    if not parts:
+        return
+    within = f"_batch between {done + 1} and {parts[-1].last}"
+    wire_schemas.learn(settings, topic, lambda: sources.read_table(spark, settings, topic.bronze).where(within))
+    present = rule_sets.present(settings, topic.name)
+    rules = [begun.rules if begun and part.last <= begun.last else present for part in parts]
+    ahead = [partial(_judge_held, settings, topic, *each) for each in zip(rules, parts, strict=True)]
+    with closing(side_by_side.one_ahead(spark, ahead)) as judged:
+        for part, by in zip(parts, rules, strict=True):
+            txn = Txn(application, part.last)
+            with sinks.configured(spark, _plans(part)):
+                if topic.has_versions:
+                    taken = _take_versions(spark, settings, topic, part, by, txn)
+                else:
+                    taken = _take_events(spark, settings, topic, part, next(judged), by, txn)
+                if taken:
+                    _record(settings, run_id, application, topic.silver, part.last, by.version, taken)
+                    log.info("%s: batches %d to %d are in", topic.silver.name, taken.first, part.last)
+
+
+def _judge_held(settings: Settings, topic: Topic, rules: RuleSet, part: Part, spark: SparkSession) -> pa.Table | None:
+    """Perhaps while the part before is written, whose session has plans of its own."""
+    with sinks.configured(spark, _plans(part)):
+        return new_events.judge_held(spark, settings, topic, rules, part)
 
 
 def _plans(part: Part) -> dict[str, str]:
@@ -88,10 +103,12 @@ def _plans(part: Part) -> dict[str, str]:
     return session.HELD_PLANS | _LAZY | (session.FEW_ROWS if part.rows <= _MOST_INTERPRETED else {})
 
 
-def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, txn: Txn) -> _Taken | None:
+def _take_events(
+    spark: SparkSession, settings: Settings, topic: Topic, part: Part, judged: pa.Table | None, rules: RuleSet, txn: Txn
+) -> _Taken | None:
     """Split new events into the silver table, duplicates and quarantine, and list the late ones."""
     id_index.catch_up(spark, settings, topic, txn.application, part.after)
-    new = new_events.sort_events(spark, settings, topic, rules, part)
+    new = new_events.sort_events(spark, settings, topic, rules, part, judged)
     if not new.batches:
         return None
     before, sums = _newest_event(settings, topic), new.sums
@@ -113,7 +130,7 @@ def _take_events(spark: SparkSession, settings: Settings, topic: Topic, rules: R
     return _Taken(min(batch.number for batch in new.batches), sums, newest_of_all)
 
 
-def _take_versions(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, txn: Txn) -> _Taken | None:
+def _take_versions(spark: SparkSession, settings: Settings, topic: Topic, part: Part, rules: RuleSet, txn: Txn) -> _Taken | None:
     """Bring the histories of the keys that new rows speak of up to them."""
     new = new_versions.compare_histories(spark, settings, topic, rules, part)
     if new is None:

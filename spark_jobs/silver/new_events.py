@@ -62,12 +62,34 @@ class NewEvents:
         return any(batch.oldest is not None and batch.number in marks and batch.oldest < marks[batch.number] for batch in self.batches)
 
 
-def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part) -> NewEvents:
-    """Judge new rows, and find the first valid one of each key. Nothing is written.
+def judge_held(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part) -> pa.Table | None:
+    """The judged rows of a part, in memory; None where they are too many. Of many, most are judged in the quick way.
+
+    They depend on bronze and the rules alone. Nothing is written.
+    """
+    if (given := part.few(settings, topic.bronze)) is not None:
+        order = usual_order(given["value"].slice(0, SAMPLED).to_pylist(), topic.names)
+        return _judge(events.judge_events, in_memory(spark, given), topic, rules, order)
+    if not (splits := part.held_splits(settings, topic.bronze)):
+        return None
+    order = usual_order(part.sample(settings, topic.bronze), topic.names)
+    with sinks.configured(spark, splits):
+        rows = part.read(spark, settings, topic.bronze)
+        quick = _judge(events.judge_ordinary, rows, topic, rules, order)
+        others = quick.filter(pc.is_null(quick["broken_rules"])).select(JUDGED)
+        if not are_few(others):
+            return _judge(events.judge_events, rows, topic, rules, order)
+    strict = _judge(events.judge_events, in_memory(spark, others), topic, rules, order)
+    valid = quick.filter(pc.is_valid(quick["broken_rules"])).select(strict.column_names)
+    return pa.concat_tables([valid.cast(strict.schema), strict])
+
+
+def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part, judged: pa.Table | None) -> NewEvents:
+    """Find the first valid one of the rows of each key, among those that `judge_held` gave. Nothing is written.
 
     Rows whose key has a hash that no other row has, new or known, are the first of their keys. Only the others are compared.
     """
-    if (judged := _judge_held(spark, settings, topic, rules, part)) is None:
+    if judged is None:
         return _sort_many(spark, settings, topic, rules, part)
     facts = judged.select([*ARRIVAL, *_facts(topic)]).append_column("_row", pa.array(np.arange(judged.num_rows)))
     valid = facts.filter(pc.is_valid(facts["id_hash"]))
@@ -87,25 +109,6 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
     counted = [{name: row[f"{of}_{function}"] for name, (of, function) in _BY_BATCH.items()} | row for row in sizes.to_pylist()]
     quarantined = judged.filter(pc.is_null(judged["id_hash"]))
     return _new_events(judged.take(entries["_row"]), duplicates, quarantined, entries, counted, duplicates.num_rows)
-
-
-def _judge_held(spark: SparkSession, settings: Settings, topic: Topic, rules: RuleSet, part: Part) -> pa.Table | None:
-    """The judged rows of a part, in memory; None where they are too many. Of many, most are judged in the quick way."""
-    if (given := part.few(settings, topic.bronze)) is not None:
-        order = usual_order(given["value"].slice(0, SAMPLED).to_pylist(), topic.names)
-        return _judge(events.judge_events, in_memory(spark, given), topic, rules, order)
-    if not (splits := part.held_splits(settings, topic.bronze)):
-        return None
-    order = usual_order(part.sample(settings, topic.bronze), topic.names)
-    with sinks.configured(spark, splits):
-        rows = part.read(spark, settings, topic.bronze)
-        quick = _judge(events.judge_ordinary, rows, topic, rules, order)
-        others = quick.filter(pc.is_null(quick["broken_rules"])).select(JUDGED)
-        if not are_few(others):
-            return _judge(events.judge_events, rows, topic, rules, order)
-    strict = _judge(events.judge_events, in_memory(spark, others), topic, rules, order)
-    valid = quick.filter(pc.is_valid(quick["broken_rules"])).select(strict.column_names)
-    return pa.concat_tables([valid.cast(strict.schema), strict])
 
 
 def _judge(judge: Callable[..., DataFrame], rows: DataFrame, topic: Topic, rules: RuleSet, order: Sequence[str]) -> pa.Table:

@@ -28,7 +28,10 @@ _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
 _FIRST_MILLI, _LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
 _LONGEST_ORDINARY = 4096  # bytes
 _NOT_UTF8 = "\ufffd"  # what a pattern meets in place of bytes that are not
-_PLAIN_TEXT, _PLAIN_NUMBER = r'("[^"\\\x00-\x1F]*+"|null)', r"(-?(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,6})?+|null)"
+# Greedy, and each control character by itself: a possessive quantifier, or a range in the class, costs Java a call more for each character.
+_CONTROL = "".join(rf"\x{code:02X}" for code in range(32))
+_PLAIN_TEXT = rf'("[^"\\{_CONTROL}]*"|null)'
+_PLAIN_NUMBER = r"(-?(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,6})?+|null)"
 _BEFORE = "\x1f"  # each part; in no value of ordinary shape
 _NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
@@ -164,12 +167,9 @@ def _field(name: str, is_numeric: bool) -> Column:
     text = F.try_variant_get(variant, "$", "string")
     if not is_numeric:
         return F.struct(word.alias("kind"), text.alias("text"))
-    inexact = F.when((kind == "DOUBLE") & (F.length("_text") <= _LONGEST_WALK), F.transform(F.array(_number_as_written(name)), _plain)[0])
-    return F.struct(
-        word.alias("kind"),
-        F.when(kind == "DOUBLE", inexact["text"]).otherwise(text).alias("text"),
-        F.coalesce(inexact["exponent_digits"], F.lit(0)).alias("exponent_digits"),
-    )
+    is_long = F.length("_text") > _LONGEST_WALK
+    written = F.transform(F.array(F.when(~is_long, _number_as_written(name))), _plain)[0]  # read once for both of its parts
+    return F.when(kind == "DOUBLE", written).otherwise(F.struct(word.alias("kind"), text.alias("text"), F.lit(0).alias("exponent_digits")))
 
 
 def _number_as_written(name: str) -> Column:
@@ -195,7 +195,7 @@ def _number_as_written(name: str) -> Column:
 
 
 def _plain(text: Column) -> Column:
-    """A JSON number in plain digits without needless zeros; as it was written where that takes more than 40 digits."""
+    """A field of a JSON number in plain digits without needless zeros; as it was written where that takes more than 40 digits."""
     fraction = F.regexp_extract(text, _NUMBER, 3)
     written_exponent = F.regexp_extract(text, _NUMBER, 4)
     digits = F.ltrim(F.concat(F.regexp_extract(text, _NUMBER, 2), fraction), F.lit("0"))
@@ -209,6 +209,7 @@ def _plain(text: Column) -> Column:
         F.when(text.startswith("-"), "-").otherwise(""), whole, F.when(decimals == "", "").otherwise(F.concat(F.lit("."), decimals))
     )
     return F.struct(
+        F.lit("number").alias("kind"),
         F.when(F.length(digits) == 0, "0").when(F.abs(point) <= 40, plain).otherwise(text).alias("text"),
-        F.when(written_exponent == "", 0).otherwise(F.length(digits)).alias("exponent_digits"),
+        F.when(written_exponent != "", F.length(digits)).otherwise(0).alias("exponent_digits"),
     )

@@ -1,9 +1,10 @@
 """Writes that are repeated, cut anew or half done: nothing is lost, nothing counts twice."""
 
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pyarrow as pa
 import pytest
@@ -162,6 +163,28 @@ def test_the_first_failure_is_told_and_what_has_begun_is_finished(spark: SparkSe
     assert met == ["good"]
     assert applied(home, LOG, "job") == 1
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def test_while_a_result_is_used_the_next_is_made(spark: SparkSession) -> None:
+    """In a session of its own; an error comes in its turn, after the results before it."""
+    begun, name = Event(), "spark.databricks.delta.write.txnAppId"
+
+    def second(session: SparkSession) -> str:
+        session.conf.set(name, "second")
+        begun.set()
+        return str(session.conf.get(name))
+
+    def third(_: SparkSession) -> str:
+        raise LedgerError("found this, expected that")
+
+    with closing(side_by_side.one_ahead(spark, [lambda _: "first", second, third])) as results:
+        assert next(results) == "first"
+        assert begun.wait(60)
+        assert next(results) == "second"
+        with pytest.raises(LedgerError, match="found this, expected that"):
+            next(results)
+    assert spark.conf.get(name, None) is None
+    assert list(side_by_side.one_ahead(spark, [])) == []
 
 
 def test_a_write_that_fails_leaves_nothing_and_can_be_repeated(spark: SparkSession, home: Settings) -> None:
