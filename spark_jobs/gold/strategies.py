@@ -203,9 +203,11 @@ class Rows(Strategy):
         return self.near(region.rows, region, inputs) if self.near else self.make(region.rows, inputs)
 
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
-        """The rows that name a silver row of the region."""
-        present = inputs.read(table, region.near(self.times[0], self.hours))
-        return region.of_ids(present, self.ids, self.times), self.made(region, inputs)
+        """The rows that name a silver row of the region. Where these may be many, all rows near them are made, and the others left out."""
+        present = region.of_ids(inputs.read(table, region.near(self.times[0], self.hours)), self.ids, self.times)
+        if self.near is None or region.few is not None:
+            return present, self.made(region, inputs)
+        return present, region.of_ids(self.make(inputs.silver(region.near("event_at", self.hours)), inputs), self.ids, self.times)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.settings import Settings
 
 APPLICATION = "gold backfill"
+# In memory a row takes about ten times what it takes in a file. By the size of files alone, Spark would send a million rows to each task:
+# more than its heap has room for, because it does not count them.
+_MANY = {"spark.sql.sources.fileCompressionFactor": "10"}
 
 
 def rebuild_gold(
@@ -51,6 +54,6 @@ def rebuild_gold(
             number = (applied(settings, table, application) or 0) + 1
             sinks.merge_changes(difference, settings, table, Txn(application, number))
 
-    with sinks.configured(spark, SMALL_PAGES):
+    with sinks.configured(spark, SMALL_PAGES | ({} if are_few else _MANY)):
         job.in_waves(spark, [table for table in job.tables_in_order() if table.name in only], rebuild, is_small=False)
     return changed

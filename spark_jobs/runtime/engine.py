@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import socket
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -28,8 +29,8 @@ _OF_COMPILERS = "spark.driver.extraJavaOptions"
 _VERSIONS = ("pyspark", "delta-spark", "py4j")
 
 
-class EngineLost(LedgerError):
-    """The engine whose JVM a job had borrowed has ended."""
+class JvmLost(LedgerError):
+    """The JVM of a job has ended: its own, or that of the engine which it had borrowed."""
 
 
 class _Borrowed:
@@ -69,21 +70,17 @@ def needs(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 def lent(is_wanted: bool) -> Iterator[None]:
     """Within, the session that `start_session` starts may be in the JVM of a running engine.
 
-    Raises EngineLost for whatever fails within because the engine ended.
+    Raises JvmLost for whatever fails within because its JVM ended.
     """
     _borrowed.may_ask = is_wanted
     try:
         yield
-    except LedgerError:
-        _give_back()
-        raise
     except Exception as error:
+        is_borrowed = _borrowed.connection is not None
         if _is_lost():
             _borrowed.connection = None
-            raise EngineLost(
-                f"the engine (process {_borrowed.owner}) ended while this job ran in it: run it again; "
-                "it continues from what the tables hold"
-            ) from error
+            ended = f"the engine (process {_borrowed.owner})" if is_borrowed else "the JVM"
+            raise JvmLost(f"{ended} ended while this job ran in it: run it again; it continues from what the tables hold") from error
         _give_back()
         raise
     else:
@@ -132,23 +129,26 @@ def receive(lines: IO[str]) -> dict[str, Any]:
 
 
 def _is_lost() -> bool:
-    """Whether the engine whose JVM this process uses has ended, or its JVM has."""
-    if _borrowed.connection is None:
+    """Whether the JVM that this process uses has ended, or the engine that lent it."""
+    if _borrowed.connection is None and "pyspark" not in sys.modules:
         return False
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
-    try:
-        _borrowed.connection.settimeout(0)
-        if not _borrowed.connection.recv(1, socket.MSG_PEEK):
+    if _borrowed.connection is not None:
+        try:
+            _borrowed.connection.settimeout(0)
+            if not _borrowed.connection.recv(1, socket.MSG_PEEK):
+                return True
+        except BlockingIOError:
+            pass
+        except OSError:
             return True
-    except BlockingIOError:
-        pass
-    except OSError:
-        return True
-    context = SparkContext._active_spark_context  # none where the JVM ended before this process had come in
+    context = SparkContext._active_spark_context
+    if context is None:  # of an engine: its JVM ended before this process had come in
+        return _borrowed.connection is not None
     try:
-        return context is None or bool(context._jsc.sc().isStopped())
+        return bool(context._jsc.sc().isStopped())
     except (Py4JError, OSError):
         return True
 

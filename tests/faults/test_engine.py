@@ -179,6 +179,24 @@ def test_an_engine_that_is_killed_fails_its_job_with_a_line_and_is_replaced(runn
     assert running.run("") == (0, running.processes()[0].pid, "")
 
 
+def test_a_job_whose_own_jvm_ends_says_so_however_it_met_that(running: Running) -> None:
+    """Work on a table wraps what it meets, which is a refused connection and says nothing to who reads it."""
+    job = running.start(
+        f"""
+try:
+    {LONG}
+except Exception as error:
+    raise LedgerError(f"gold.daily_totals stopped: {{error}}") from error
+""",
+        how="own",
+    )
+    assert job.stdout is not None
+    psutil.Process(int(next(line for line in job.stdout if line.strip().isdigit()))).kill()  # after what the JVM says of itself
+    said = job.communicate(timeout=60)[0].splitlines()
+    line = "the JVM ended while this job ran in it: run it again; it continues from what the tables hold"
+    assert (job.returncode, line in said) == (1, True), said[-20:]
+
+
 def fork_server_of(python: psutil.Process) -> psutil.Process:
     """The fork server of an engine, by its Python."""
     (server,) = (child for child in python.children() if alive(child) and fork_server.__file__ in child.cmdline())

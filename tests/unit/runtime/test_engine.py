@@ -98,7 +98,7 @@ def test_the_end_of_the_engine_is_what_its_job_fails_with(
             taken[0].close()
             raise OSError("Answer from Java side is empty")
 
-    with pytest.raises(engine.EngineLost, match=r"the engine \(process 7\) ended while this job ran in it: run it again"):
+    with pytest.raises(engine.JvmLost, match=r"the engine \(process 7\) ended while this job ran in it: run it again"):
         run()
 
 
