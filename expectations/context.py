@@ -33,6 +33,7 @@ from expectations.suites import Suite
 
 if TYPE_CHECKING:
     from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
+    from great_expectations.data_context.store.validation_results_store import ValidationResultsStore
 
 PROJECT_FILE = Path(__file__).parent / "great_expectations.yml"
 _SOURCE, _BATCH = "profiles", "profile"
@@ -58,13 +59,14 @@ def validate(
     with _locked(folder):
         for _, profile in measured:
             _write_profile(folder, profile)
-        context, run = _open_project(gx, folder), gx.RunIdentifier(run_name=run_id, run_time=now)
+        (context, stored), run = _open_project(gx, folder), gx.RunIdentifier(run_name=run_id, run_time=now)
         expected = {suite.table: gx.ExpectationSuite(name=suite.table, expectations=list(suite.expectations)) for suite, _ in measured}
         outcome = {table: _judge(context, suite, run) for table, suite in expected.items()}
         passed = {table: _passed_words(result, *measures[table]) for table, (_, result) in outcome.items()}
         for table, (key, result) in outcome.items():
             result.success = passed[table] is not None  # for GX a warning is a failure
-            context.validation_results_store.set(key, result)
+            for store in (context.validation_results_store, stored):
+                store.set(key, result)
         marks = {key.expectation_suite_identifier: _mark(gx, measures[table][0]) for table, (key, _) in outcome.items()}
         changed = {key: mark for key, mark in marks.items() if not _ends_with(_page(context, key), mark)}
         if changed:
@@ -76,7 +78,7 @@ def validate(
             _finish(page, partial(_in_our_words, passed[table], _warnings(result)))
         for key, mark in changed.items():
             _finish(_page(context, key), end=mark)
-        write_index(folder / DOCS)
+        write_index(folder / DOCS, [_file(page) for _, page in reports.values()])
         return reports
 
 
@@ -234,8 +236,14 @@ def _write_profile(folder: Path, profile: Profile) -> None:
         csv.writer(text).writerows((("measures", *profile.values), (len(profile.values), *profile.values.values())))
 
 
-def _open_project(gx: ModuleType, folder: Path) -> Any:
-    """The project, its file written anew. Adding assets through GX would write the file again for each of them."""
+def _open_project(gx: ModuleType, folder: Path) -> tuple[Any, "ValidationResultsStore"]:
+    """The project, its file written anew, and the store of its results.
+
+    Adding assets through GX would write the file again for each of them. In this process the project knows the results of this run alone:
+    to make the pages of some, GX lists all that its store has.
+    """
+    from great_expectations.data_context.store.validation_results_store import ValidationResultsStore
+
     assets = {
         file.stem: {
             "type": "csv",
@@ -246,10 +254,14 @@ def _open_project(gx: ModuleType, folder: Path) -> Any:
         for file in sorted((folder / "profiles").glob("*.csv"))
     }
     sources = {"fluent_datasources": {_SOURCE: {"type": "pandas", "id": _id(_SOURCE), "assets": assets}}}
-    project = folder / "gx"
+    project, text = folder / "gx", PROJECT_FILE.read_text()
     project.mkdir(exist_ok=True)
-    (project / PROJECT_FILE.name).write_text(PROJECT_FILE.read_text() + yaml.safe_dump(sources))
-    return gx.get_context(mode="file", context_root_dir=project)
+    (project / PROJECT_FILE.name).write_text(text + yaml.dump(sources, Dumper=yaml.CSafeDumper))
+    config = yaml.load(text, yaml.CSafeLoader)
+    results = config["stores"][config["validation_results_store_name"]]
+    stored = ValidationResultsStore(store_backend=dict(results["store_backend"]), runtime_environment={"root_directory": str(project)})
+    results["store_backend"] = {"class_name": "InMemoryStoreBackend"}
+    return gx.get_context(mode="file", context_root_dir=project, project_config=config), stored
 
 
 def _id(name: str) -> str:

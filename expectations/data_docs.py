@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from html import escape
@@ -18,6 +19,7 @@ _FROM_THE_WEB = re.compile(
 _PICTURE = re.compile(r"""url\(\s*["']?https?:[^)]*\)""")
 _STATUS = re.compile(r'Status:</span>\s*<i [^>]*></i>\s*<span class="([\w-]+)">([^<]+)</span>')
 _NO_ASSET = "Data asset: None<br>"  # gates measure tables by SQL: Great Expectations knows no asset of its own
+_ROW = re.compile(r"<tr><td>.*?</tr>", re.DOTALL)
 _HEAD = 65_536  # characters of a report, that hold its status
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 _PAGE = """<!doctype html>
@@ -47,15 +49,23 @@ def cut_off_the_web(page: str) -> str:
     return whole.replace("</head>", f"<style>{styles()}</style></head>", 1)
 
 
-def write_index(folder: Path) -> None:
-    """List the newest LISTED reports below a folder of Data Docs, in its index: time, table, verdict and run of each."""
-    runs = _runs(folder / "validations")
-    newest = [report for run in runs[:LISTED] for report in run.rglob("*.html")]
-    reports = sorted(newest, key=lambda file: (file.parts[-2], file.parts[:-2]), reverse=True)
-    rows = "\n".join(_row(folder, report) for report in reports[:LISTED])
-    rest = "; older ones are in the folder validations" if max(len(runs), len(reports)) > LISTED else ""
-    text = _PAGE.format(styles=styles(), count=f"{min(LISTED, len(reports)):,}", rest=rest, rows=rows)
-    (folder / INDEX).write_text(text, encoding="utf-8")
+def write_index(folder: Path, new: Collection[Path] = ()) -> None:
+    """List the newest LISTED reports below a folder of Data Docs, in its index: time, table, verdict and run of each.
+
+    `new` are those that have come since the index was written. Without them, and without an index, all are looked for.
+    """
+    index = folder / INDEX
+    if new and index.exists():
+        others = _ROW.findall(index.read_text(encoding="utf-8"))
+    else:
+        runs = _runs(folder / "validations")
+        new, others = [report for run in runs[: LISTED + 1] for report in run.rglob("*.html")], []
+    reports = sorted(new, key=lambda file: (file.parts[-2], file.parts[:-2]), reverse=True)
+    rows = list(dict.fromkeys([*(_row(folder, report) for report in reports[: LISTED + 1]), *others]))
+    rest = "; older ones are in the folder validations" if len(rows) > LISTED else ""
+    listed = rows[:LISTED]
+    text = _PAGE.format(styles=styles(), count=f"{len(listed):,}", rest=rest, rows="\n".join(listed))
+    index.write_text(text, encoding="utf-8")
 
 
 def _runs(folder: Path) -> list[Path]:
