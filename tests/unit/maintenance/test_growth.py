@@ -199,6 +199,29 @@ def test_the_list_of_reports_has_those_that_are_left(settings: Settings, clock: 
     assert "scheduled__1<" not in text
 
 
+def test_after_a_day_one_report_an_hour_stays_and_those_that_failed(settings: Settings, clock: Clock) -> None:
+    """A run every ten minutes for three hours, of which the third one is closed and the fifth one warns; the ninth one is archived."""
+    first = clock.now.replace(minute=0, second=0, microsecond=0)
+    for run in range(1, 19):
+        judged(settings, run, first + (run - 1) * timedelta(minutes=10))
+    path = str(QUALITY_RESULTS.path(settings))
+    DeltaTable(path).update({"failed": "1"}, predicate="run_id = 'scheduled__3' or run_id = 'scheduled__5'")
+    archive.folder(settings, 9).mkdir(parents=True)
+    clock.stamp(settings.quality)
+
+    def runs() -> set[int]:
+        pages = [file for kind in ("html", "json") for file in settings.quality.rglob(f"*/scheduled__*/*/*.{kind}")]
+        found = {int(file.parts[-3].partition("__")[2]) for file in pages}
+        assert len(pages) == 2 * len(BY_NAME) * len(found)
+        return found
+
+    assert expiry.remove_expired_reports(settings, clock.now + timedelta(hours=23)) == 0
+    assert runs() == set(range(1, 19))
+    assert expiry.remove_expired_reports(settings, clock.now + timedelta(hours=25)) == 2 * 12 * len(BY_NAME)
+    assert runs() == {3, 5, 6, 9, 12, 18}
+    assert control.read(settings, QUALITY_RESULTS).num_rows == 18 * len(BY_NAME)
+
+
 def test_logs_of_a_dag_with_a_run_that_has_not_ended_stay(tmp_path: Path) -> None:
     old = BEGUN.timestamp()
     for name in ("dag_id=bronze_ingestion/run_id=r/a.log", "dag_id=medallion/run_id=r/a.log", "dag_processor/2026-01-01/dags/a.log"):
