@@ -68,16 +68,16 @@ def validate(
             for store in (context.validation_results_store, stored):
                 store.set(key, result)
         marks = {key.expectation_suite_identifier: _mark(gx, measures[table][0]) for table, (key, _) in outcome.items()}
-        changed = {key: mark for key, mark in marks.items() if not _ends_with(_page(context, key), mark)}
+        changed = {key: mark for key, mark in marks.items() if not _ends_with(_suite_page(folder, key.name), mark)}
         if changed:
             _store(gx, context, layer, expected)
         results = [key for key, _ in outcome.values()]
         context.build_data_docs(resource_identifiers=[*results, *changed], build_index=False)
         reports = {table: (result, _page(context, key)) for table, (key, result) in outcome.items()}
         for table, (result, page) in reports.items():
-            _finish(page, partial(_in_our_words, passed[table], _warnings(result)))
+            _finish(_file(page), partial(_in_our_words, passed[table], _warnings(result)))
         for key, mark in changed.items():
-            _finish(_page(context, key), end=mark)
+            _finish(_suite_page(folder, key.name), end=mark)
         write_index(folder / DOCS, [_file(page) for _, page in reports.values()])
         return reports
 
@@ -154,9 +154,13 @@ def _mark(gx: ModuleType, suite: Suite) -> str:
     return f"<!-- {hashlib.sha256(told.encode()).hexdigest()} -->"
 
 
-def _ends_with(address: str, mark: str) -> bool:
+def _suite_page(folder: Path, table: str) -> Path:
+    """Where GX puts the page of a suite; to ask GX takes as long as to judge a small table."""
+    return folder / DOCS / "expectations" / f"{table.replace('.', '/')}.html"
+
+
+def _ends_with(file: Path, mark: str) -> bool:
     """Whether there is a page that ends with a mark."""
-    file = _file(address)
     return file.exists() and file.read_text(encoding="utf-8").endswith(mark)
 
 
@@ -174,9 +178,8 @@ def _file(address: str) -> Path:
     return Path(unquote(urlsplit(address).path))
 
 
-def _finish(address: str, change: Callable[[str], str] = lambda page: page, end: str = "") -> None:
+def _finish(file: Path, change: Callable[[str], str] = lambda page: page, end: str = "") -> None:
     """Make a page of GX one that works by itself; `change` says what else it should say, and `end` comes last."""
-    file = _file(address)
     file.write_text(change(cut_off_the_web(file.read_text(encoding="utf-8"))) + end, encoding="utf-8")
 
 
