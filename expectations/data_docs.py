@@ -69,7 +69,9 @@ def write_index(folder: Path, new: Collection[Path] = ()) -> None:
     rest = "; older ones are in the folder validations" if len(rows) > LISTED else ""
     listed = rows[:LISTED]
     text = _PAGE.format(styles=styles(), count=f"{len(listed):,}", rest=rest, rows="\n".join(listed))
-    index.write_text(text, encoding="utf-8")
+    draft = index.with_name(f".{INDEX}")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, index)  # whole, because the next list is made of this one
 
 
 def _runs(folder: Path) -> list[Path]:
