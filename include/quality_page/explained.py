@@ -3,14 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import pairwise
 
 from include.quality_page.reading import Warehouse
 from include.quality_page.words import counted
 from spark_jobs.lake.table import Table
-from spark_jobs.lake.tables import GOLD, RELEASES
+from spark_jobs.lake.tables import GOLD
 from spark_jobs.runtime.errors import LedgerError, first_line
 from spark_jobs.runtime.settings import Settings
 from spark_jobs.runtime.text import shown
@@ -20,7 +19,6 @@ CELLS = 50
 RELEASES_OFFERED = 500
 
 _RUN = re.compile(r"(?<=\brun )(\S+__\S+?)(?=[,:]?(?:\s|$))")
-_RELEASES = "select release_id, max(released_at) as at from t group by release_id order by release_id desc"
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,11 @@ def with_runs(line: str) -> list[str]:
 
 def releases(warehouse: Warehouse, now: datetime | None = None) -> list[tuple[int, datetime]]:
     """The releases that readers are offered, number and time, the newest first; RELEASES_OFFERED of them at most."""
-    from spark_jobs.releases import archive
+    from spark_jobs.releases import releases, retention
 
-    oldest = (now or datetime.now(UTC)) - timedelta(days=warehouse.settings.release_days)
-    every = [(int(row["release_id"]), row["at"]) for row in warehouse.select(RELEASES, _RELEASES)]
-    young = every[:1] + [one for successor, one in pairwise(every) if max(one[1], successor[1]) >= oldest]
-    return [one for one in every if one in young or archive.is_archived(warehouse.settings, one[0])][:RELEASES_OFFERED]
+    offered = retention.offered(warehouse.settings, now or datetime.now(UTC))
+    times = releases.times_of_releases(warehouse.settings)
+    return [(number, times[number]) for number in offered[: -RELEASES_OFFERED - 1 : -1]]
 
 
 def answer(settings: Settings, table: Table, keys: Mapping[str, str], release: int | None = None) -> Answer:
