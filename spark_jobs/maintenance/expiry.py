@@ -50,11 +50,12 @@ def remove_expired_reports(settings: Settings, now: datetime) -> int:
     A pipeline that is always busy leaves 90,000 files a day. Of the verdicts on record those keep their reports of which an expectation
     failed, if only with a warning, and those of archived releases; of the others the last of each table and hour.
     """
-    rows = sorted(control.read(settings, QUALITY_RESULTS).to_pylist(), key=lambda row: row["_judged_at"])
+    rows = [row for row in control.read(settings, QUALITY_RESULTS).to_pylist() if row["report"]]
+    rows.sort(key=lambda row: row["_judged_at"])
     last = {(row["table"], f"{row['_judged_at']:%Y%m%d%H}", row["success"]): row["report"] for row in rows}
     archived = _versions_of(settings, archive.archived(settings))
     named = {row["report"] for row in rows if row["failed"] or (row["table"], row["version"]) in archived}
-    files, size = remove_reports(settings.quality, named.union(last.values()) - {None}, now - timedelta(days=1))
+    files, size = remove_reports(settings.quality, named.union(last.values()), now - timedelta(days=1))
     if files:
         log.info("reports of gates: %d files (%.1f MB) had expired", files, size / 2**20)
     return files
