@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 LISTED = 500
 INDEX = "index.html"
@@ -20,7 +20,7 @@ _PICTURE = re.compile(r"""url\(\s*["']?https?:[^)]*\)""")
 _STATUS = re.compile(r'Status:</span>\s*<i [^>]*></i>\s*<span class="([\w-]+)">([^<]+)</span>')
 _INDENTED = re.compile(r"\s*\n\s*")  # a third of a page
 _NO_ASSET = "Data asset: None<br>"  # gates measure tables by SQL: Great Expectations knows no asset of its own
-_ROW = re.compile(r"<tr><td>.*?</tr>", re.DOTALL)
+_ROW = re.compile(r'<tr><td>[^<]*</td><td><a href="([^"]*)">.*?</tr>', re.DOTALL)
 _HEAD = 65_536  # characters of a report, that hold its status
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 _PAGE = """<!doctype html>
@@ -56,11 +56,13 @@ def cut_off_the_web(page: str) -> str:
 def write_index(folder: Path, new: Collection[Path] = ()) -> None:
     """List the newest LISTED reports below a folder of Data Docs, in its index: time, table, verdict and run of each.
 
-    `new` are those that have come since the index was written. Without them, and without an index, all are looked for.
+    `new` are those that have come since the index was written; of the others those stay that are still there. Without new ones, and
+    without an index, all are looked for.
     """
     index = folder / INDEX
     if new and index.exists():
-        others = _ROW.findall(index.read_text(encoding="utf-8"))
+        listed_before = _ROW.finditer(index.read_text(encoding="utf-8"))
+        others = [row[0] for row in listed_before if (folder / unquote(row[1])).exists()]
     else:
         runs = _runs(folder / "validations")
         new, others = [report for run in runs[: LISTED + 1] for report in run.rglob("*.html")], []

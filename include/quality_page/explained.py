@@ -50,11 +50,10 @@ def with_runs(line: str) -> list[str]:
 
 def releases(warehouse: Warehouse, now: datetime | None = None) -> list[tuple[int, datetime]]:
     """The releases that readers are offered, number and time, the newest first; RELEASES_OFFERED of them at most."""
-    from spark_jobs.releases import releases, retention
+    from spark_jobs.releases import retention
 
-    offered = retention.offered(warehouse.settings, now or datetime.now(UTC))
-    times = releases.times_of_releases(warehouse.settings)
-    return [(number, times[number]) for number in offered[: -RELEASES_OFFERED - 1 : -1]]
+    times = retention.times_of_offered(warehouse.settings, now or datetime.now(UTC))
+    return list(reversed(times.items()))[:RELEASES_OFFERED]
 
 
 def answer(settings: Settings, table: Table, keys: Mapping[str, str], release: int | None = None) -> Answer:

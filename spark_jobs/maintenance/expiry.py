@@ -72,8 +72,10 @@ def remove_leftovers(settings: Settings, now: datetime) -> int:
 
 def _versions_of(settings: Settings, numbers: Collection[int]) -> set[tuple[str, int]]:
     """Each table with its version in one of these releases."""
-    wanted = set(numbers)
-    return {pair for release in read_releases(settings) if release.release_id in wanted for pair in release.versions.items()}
+    if not (wanted := set(numbers)):
+        return set()
+    found = read_releases(settings, f"release_id between {min(wanted)} and {max(wanted)}")
+    return {pair for release in found if release.release_id in wanted for pair in release.versions.items()}
 
 
 def _find_verdicts(settings: Settings, rows: list[Row], now: datetime) -> Callable[[Row], bool]:

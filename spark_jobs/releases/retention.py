@@ -32,9 +32,14 @@ def _current(settings: Settings, times: Mapping[int, datetime], now: datetime) -
 
 def offered(settings: Settings, now: datetime) -> list[int]:
     """The releases that readers may open, the newest last."""
+    return list(times_of_offered(settings, now))
+
+
+def times_of_offered(settings: Settings, now: datetime) -> dict[int, datetime]:
+    """When each release that readers may open was published, by its number, the newest last."""
     times = times_of_releases(settings)
     offers = archive.archived(settings).union(_current(settings, times, now))
-    return [number for number in times if number in offers]
+    return {number: at for number, at in times.items() if number in offers}
 
 
 def find_offered(settings: Settings, release_id: int | None = None, now: datetime | None = None) -> Release:

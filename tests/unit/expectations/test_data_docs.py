@@ -160,6 +160,9 @@ def test_a_run_reports_without_a_look_at_the_reports_before(tmp_path: Path, monk
         assert sorted(runs) == ["run-1", "run-2", "run-3"]
     listed = re.findall("<td>(run-[0-9])</td>", (tmp_path / "data_docs/index.html").read_text())
     assert listed == ["run-3", "run-2", "run-1"]
+    next((tmp_path / "data_docs/validations").rglob("run-2/*/*.html")).unlink()  # as an erasure does
+    report("run-4")
+    assert re.findall("<td>(run-[0-9])</td>", (tmp_path / "data_docs/index.html").read_text()) == ["run-4", "run-3", "run-1"]
 
 
 def test_two_tables_are_measured_side_by_side_and_both_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
