@@ -138,7 +138,7 @@ class Supervisor:
         return self._exit_file.exists() or (beat is not None and beat.facts["started_at"] >= (self._coming_since or 0))
 
     def _note_end(self, beat: Heartbeat | None, now: float) -> str:
-        code = self._exit_code()
+        code = self._exit_code(beat)
         ending = self._how_it_ended(beat, code)
         self._is_ours, self._coming_since = False, None
         if code == 0:
@@ -150,14 +150,17 @@ class Supervisor:
             raise GaveUpError(f"{self.name}: {ending} ({self._failures} starts in a row failed)")
         return f"{self.name} has ended: {ending}; the next start is in {pause} s"
 
-    def _exit_code(self) -> int | None:
-        """None when it was not written: the shell was killed too, or the application was started elsewhere."""
-        for _ in range(10):  # the shell may be about to
+    def _exit_code(self, beat: Heartbeat | None) -> int | None:
+        """As its shell wrote it, or as it said itself where its process takes longer to end; None when it was killed without a shell."""
+        for _ in range(30):  # the shell may be about to
             try:
                 return int(self._exit_file.read_text())
             except (OSError, ValueError):
                 time.sleep(0.1)
-        return None
+        if beat is None or beat.facts["started_at"] < (self._coming_since or 0):
+            return None
+        code: int | None = beat.facts["exit_code"]
+        return code
 
     def _how_it_ended(self, beat: Heartbeat | None, code: int | None) -> str:
         line = error_line(_tail(self.log_file))

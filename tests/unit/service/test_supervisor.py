@@ -23,6 +23,7 @@ APPLICATION = """
 import pathlib, sys, time
 from spark_jobs.service import desired_state as control, heartbeat
 from spark_jobs.service.services import SERVICES
+from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import read_settings
 settings, service = read_settings(), SERVICES[sys.argv[3]]
 plan = pathlib.Path(settings.home, "plan").read_text().split()
@@ -33,6 +34,12 @@ if plan[0] == "fails":
     sys.exit(int(plan[1]))
 time.sleep(float(plan[1]) if plan[0] == "slow" else 0)
 wanted = sys.argv[-1].removeprefix("--obeying=")
+if plan[0] == "lingers":
+    try:
+        with heartbeat.beating(settings, service, service.command, ("one", "other"), "test", 1):
+            raise SettingsError("broker: found nothing, expected one")
+    finally:
+        time.sleep(float(plan[1]))
 with heartbeat.beating(settings, service, service.command, ("one", "other"), "test", 1) as heart:
     while control.read_wanted(settings, service).number == wanted:
         if plan[0] != "silent":
@@ -54,7 +61,7 @@ class Stage:
 
     def plan(self, words: str) -> None:
         """What the next application does: `beats`, `writes`, is `silent` after its first heartbeat, is `slow SECONDS` to
-        begin, or `fails CODE`."""
+        begin, `fails CODE`, or says that it fails and `lingers SECONDS`."""
         (self.settings.home / "plan").write_text(words)
 
     def starts(self) -> list[str]:
@@ -192,6 +199,13 @@ def test_a_setting_that_cannot_be_used_is_final(stage: Stage, supervisor: Superv
         GaveUpError, match=r"^(bronze|live|engine): exit code 2: broker: found nothing, expected one \(1 starts in a row failed\)$"
     ):
         step_until(supervisor, lambda: False)
+
+
+def test_one_whose_process_takes_long_to_end_ends_as_it_said(stage: Stage, supervisor: Supervisor) -> None:
+    stage.plan("lingers 30")
+    with pytest.raises(GaveUpError, match=r"^bronze: exit code 2: broker: found nothing, expected one \(1 starts in a row failed\)$"):
+        step_until(supervisor, lambda: False)
+    assert len(stage.starts()) == 1
 
 
 @EACH
