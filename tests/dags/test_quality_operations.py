@@ -33,7 +33,7 @@ def fill(settings: Settings, prometheus: Prometheus) -> None:
         metrics_home.ingest(settings, time.monotonic() - began)
         return bool(prometheus.query("rate(ledger_query_rows_total[5m]) > 0"))
 
-    await_until(has_rate, 30, lambda: prometheus.query("up"))
+    await_until(has_rate, lambda: prometheus.query("up"))
     time.sleep(2)
 
 

@@ -1,7 +1,6 @@
 """The page "Quality": nothing without a login, what it says, and what it must never say."""
 
 import re
-import time
 
 import pytest
 from airflow import plugins_manager
@@ -262,15 +261,8 @@ def test_unusable_settings_are_an_error_of_the_page(reader: TestClient, monkeypa
     assert (answer.status_code, "LEDGER_LARGE_CREDIT" in answer.text) == (500, True)
 
 
-def test_ten_thousand_results_take_less_than_a_second(home: Settings, reader: TestClient) -> None:
+def test_ten_thousand_results_are_a_page_of_less_than_a_megabyte(home: Settings, reader: TestClient) -> None:
     rows.fill(home, 440, rows_a_run=20)
-    text = reader.get("/").text  # imports what all need
-    assert min(timed(reader) for _ in range(3)) < 1
+    text = reader.get("/").text
     assert text.count('class="run ') == TABLES * 20
     assert len(text) < 1_000_000
-
-
-def timed(reader: TestClient) -> float:
-    begun = time.perf_counter()
-    assert reader.get("/").status_code == 200
-    return time.perf_counter() - begun

@@ -55,8 +55,9 @@ class Prometheus:
             return False
 
 
-def await_until(is_so: Callable[[], bool], seconds: float, what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + seconds
+def await_until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Return as soon as it is so, asked three times a second; fails with `what` after two minutes, which a busy machine may need."""
+    deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline, what()
         time.sleep(0.3)
@@ -91,7 +92,7 @@ def scraping(settings: Settings, folder: Path, airflow: Received | None = None) 
 
     prometheus = Prometheus(port, stop_exporter)
     try:
-        await_until(prometheus.is_ready, 30, log.read_text)
+        await_until(prometheus.is_ready, log.read_text)
         yield prometheus
     finally:
         running.terminate()

@@ -81,26 +81,24 @@ def test_each_alert_fires_once_its_fault_is_made_and_every_query_of_the_dashboar
     with scraping(settings, tmp_path, airflow) as prometheus:
         seconds = iter(range(1, 1000))
 
-        def has_rates() -> bool:
+        def is_well() -> bool:  # a scrape that comes too late is metrics that are missing, for a moment
             metrics_home.ingest(settings, next(seconds))
             metrics_home.beat(settings, LIVE, {"alerts": metrics_home.following()})
             airflow.take(metrics_home.AIRFLOW)
-            return bool(prometheus.query("rate(ledger_query_rows_total[5m]) > 0"))
+            return bool(prometheus.query("rate(ledger_query_rows_total[5m]) > 0")) and not prometheus.firing()
 
-        await_until(has_rates, 30, lambda: prometheus.query("up"))
+        await_until(is_well, lambda: (prometheus.query("up"), prometheus.firing()))
         metrics_home.run(settings, "gold", 0)
         metrics_home.take_bad_rows(settings)  # a first bad run: the share is of what came since the first scrape
         metrics_home.hold_back(settings)
         metrics_home.close_gate(settings)
         metrics_home.run(settings, "silver", 1, 1, 5)
-        before = prometheus.firing()
 
         def are_seen() -> bool:
             airflow.take(metrics_home.AIRFLOW)
             return {"LedgerGateClosed", "LedgerReleaseTooOld"} <= prometheus.firing()
 
-        await_until(are_seen, 30, prometheus.firing)
-        assert before == set()
+        await_until(are_seen, prometheus.firing)
         silent = {query: answer for query in queries() if not (answer := prometheus.query(query))}
         assert silent == {"ledger_scrape_errors > 0": []}  # nothing is wrong with the exporter, yet
         metrics_home.take_bad_rows(settings, metrics_home.RUNS + 2)
@@ -111,12 +109,11 @@ def test_each_alert_fires_once_its_fault_is_made_and_every_query_of_the_dashboar
         full = type(usage)(usage.total, usage.total * 19 // 20, usage.total // 20)
         monkeypatch.setattr("include.metrics.host.shutil.disk_usage", lambda _: full)
         later = {"LedgerMetricsMissing", "LedgerMetricsPartMissing"}
-        await_until(lambda: set(ALERTS) - later <= prometheus.firing(), 30, lambda: set(ALERTS) - prometheus.firing())
-        assert not later & prometheus.firing()
+        await_until(lambda: set(ALERTS) - later == prometheus.firing(), lambda: set(ALERTS) ^ prometheus.firing())
         metrics_home.damage(settings)
-        await_until(lambda: "LedgerMetricsPartMissing" in prometheus.firing(), 30, prometheus.firing)
+        await_until(lambda: "LedgerMetricsPartMissing" in prometheus.firing(), prometheus.firing)
         prometheus.stop_exporter()
-        await_until(lambda: "LedgerMetricsMissing" in prometheus.firing(), 30, prometheus.firing)
+        await_until(lambda: "LedgerMetricsMissing" in prometheus.firing(), prometheus.firing)
 
 
 def test_the_dashboard_is_one_that_grafana_takes() -> None:

@@ -48,7 +48,7 @@ def test_the_three_find_each_other_on_loopback_and_down_stops_them(settings: Set
             f"{told['ALERTMANAGER_URL']}/api/v2/alerts"
         ]
 
-    await_until(lambda: is_scraped() and knows_alertmanager(), 60, prometheus.log_file(settings.home, "prometheus").read_text)
+    await_until(lambda: is_scraped() and knows_alertmanager(), prometheus.log_file(settings.home, "prometheus").read_text)
     assert {group["file"] for group in ask(url, "/api/v1/rules")["groups"]} == {str(RULES)}
     assert ask(url, "/api/v1/status/flags")["storage.tsdb.retention.time"] == "15d"
     listening = {connection.laddr.ip for process in find_all(settings.home) for connection in sockets(process)}
