@@ -89,14 +89,19 @@ def test_the_master_listens_for_the_cluster_and_for_its_page_only(cluster: Clust
     assert {port for _, port in cluster.ports("master")} == {cluster.master_port, cluster.page_port}
 
 
+def get(page: str) -> httpx.Response:
+    """A page of Spark's, whose first answer takes long on a busy machine."""
+    return httpx.get(page, follow_redirects=True, timeout=60).raise_for_status()
+
+
 def test_the_masters_page_ends_nothing(cluster: Cluster, driver: Driver) -> None:
     page = f"http://{MASTER}:{cluster.page_port}"
-    before = httpx.get(f"{page}/json/").json()["activeapps"]
+    before = get(f"{page}/json/").json()["activeapps"]
     assert len(before) == 1
-    assert "kill" not in httpx.get(page).text
-    httpx.post(f"{page}/app/kill/", data={"id": before[0]["id"], "terminate": "true"})
-    assert httpx.post(f"{page}/workers/kill/", data={"host": WORKER}).status_code in (403, 404, 405)
-    after = httpx.get(f"{page}/json/").json()
+    assert "kill" not in get(page).text
+    httpx.post(f"{page}/app/kill/", data={"id": before[0]["id"], "terminate": "true"}, timeout=60)
+    assert httpx.post(f"{page}/workers/kill/", data={"host": WORKER}, timeout=60).status_code in (403, 404, 405)
+    after = get(f"{page}/json/").json()
     assert [app["id"] for app in after["activeapps"]] == [before[0]["id"]]
     assert [worker["state"] for worker in after["workers"]] == ["ALIVE"]
 
@@ -130,9 +135,9 @@ def test_secrets_are_in_no_command_line_no_log_and_no_page(cluster: Cluster, acc
     for process in (psutil.Process(driver.process.pid), *cluster.processes.values()):
         for each in (process, *process.children(recursive=True)):
             texts[f"process {each.pid}"] = " ".join(command_line(each))
-    (application,) = httpx.get(api := f"{driver.page}/api/v1/applications").json()  # from here the pages have their values
+    (application,) = get(api := f"{driver.page}/api/v1/applications").json()  # from here the pages have their values
     values = [f"{api}/{application['id']}/{part}" for part in ("environment", "allexecutors")]
     pages = [*values, f"{driver.page}/environment/", f"http://{MASTER}:{cluster.page_port}/json/"]
-    texts |= {page: httpx.get(page, follow_redirects=True).raise_for_status().text for page in pages}
+    texts |= {page: get(page).text for page in pages}
     assert "fs.s3a.endpoint" in texts[pages[0]]
     assert [(name, number) for name, text in texts.items() for number, secret in enumerate(secrets) if secret in text] == []

@@ -73,7 +73,7 @@ def assert_closed(home: Path, process: psutil.Process) -> None:
     asked |= {"s3-master": ("dir/assign", "dir/status"), "s3-volume": ("ui/index.html", "1,01")}
     for part, paths in asked.items():
         for path in paths:
-            answer = httpx.get(f"http://127.0.0.1:{ports_of(home)[part]}/{path}", trust_env=False)
+            answer = httpx.get(f"http://127.0.0.1:{ports_of(home)[part]}/{path}", trust_env=False, timeout=60)
             assert answer.status_code in (401, 403, 404), f"{part} /{path}: {answer.status_code}"
 
 

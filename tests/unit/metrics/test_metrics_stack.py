@@ -24,7 +24,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 
 
 def ask(url: str, path: str, **words: str) -> Any:
-    return httpx.get(f"{url}{path}", params=words, trust_env=False).raise_for_status().json()["data"]
+    return httpx.get(f"{url}{path}", params=words, trust_env=False, timeout=60).raise_for_status().json()["data"]
 
 
 def test_the_three_find_each_other_on_loopback_and_down_stops_them(settings: Settings) -> None:
@@ -37,7 +37,7 @@ def test_the_three_find_each_other_on_loopback_and_down_stops_them(settings: Set
     told = lifecycle.status({"LEDGER_HOME": str(settings.home)})
     assert [told[part.upper().replace("-", "_")] for part in prometheus.PARTS] == ["running"] * 3
     url = told["PROMETHEUS_URL"]
-    assert "ledger_release 3.0" in httpx.get(f"{told['METRICS_URL']}/metrics", trust_env=False).text
+    assert "ledger_release 3.0" in httpx.get(f"{told['METRICS_URL']}/metrics", trust_env=False, timeout=60).text
 
     def is_scraped() -> bool:
         found = ask(url, "/api/v1/query", query="ledger_release")["result"]
