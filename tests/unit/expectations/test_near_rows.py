@@ -3,7 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,46 @@ def test_rows_that_were_judged_before_are_not_judged_again(good_home: Path, tmp_
     found = {first: measure(home, MINUTES, names, first, at_any_time=False) for first in (1, 2)}
     assert found == {1: {"minutes_that_differ": 1}, 2: {"minutes_that_differ": 0}}
     assert measure(home, MINUTES, names, 2, at_any_time=True) == {"minutes_that_differ": 1}
+
+
+def measure_days(settings: Settings, transactions: list[dict[str, Any]], days: list[dict[str, Any]], *names: str) -> dict[str, int]:
+    """What a gate finds in days of accounts after a third batch of transactions."""
+    write(settings, {"silver.transactions": transactions, DAYS: days})
+    version = table_named(DAYS).open(settings).version()
+    query = open_query(settings, Written(table_named(DAYS), version, 3, 3, at_any_time=False), {DAYS: version}, LOADED)
+    found = measure_table(read_suite(DAYS).about(frozenset(names)), query)
+    assert found.errors == {}
+    return found.values
+
+
+def account_day(account: str, day: date, opening: int | None, closing: int, difference: int | None = None) -> dict[str, Any]:
+    sums = {"credits": Decimal(0), "debits": Decimal(0), "transactions": 1, "difference": difference}
+    return {"account_id": account, "day": day, "opening": opening, "closing": closing, **sums}
+
+
+def test_an_opening_is_compared_with_the_day_before_within_31_days_wherever_these_lie(copy_home: Callable[[], Settings]) -> None:
+    """Of accounts with two days, 1, 31 or 32 days apart, of which the first or the second is judged, from 70 days on."""
+    transactions, days = [], []
+    for number, gap, is_first in product(range(70), (1, 31, 32), (True, False)):
+        judged = transaction(1000 + len(transactions), at(0, 1000 + len(transactions), 3), "Debit", "1.00", number, hour=24 * number)
+        account, day = f"{number} {gap} {is_first}", judged["event_on"]
+        first = day if is_first else day - timedelta(days=gap)
+        is_counted = gap < 32 or not is_first
+        transactions.append(judged | {"account_id": account})
+        days += [account_day(account, first, None, 5), account_day(account, first + timedelta(days=gap), 4, 4, int(is_counted))]
+    found = measure_days(copy_home(), transactions, days, "wrong_openings", "unbalanced_days_of_1000")
+    assert found == {"wrong_openings": 70 * 2 * 2, "unbalanced_days_of_1000": 1000}
+
+
+@pytest.mark.parametrize(("closing", "count"), [(1, 1), (2, 0), (3, 0), (4, 1)])
+def test_a_day_closes_with_the_balance_of_one_of_its_last_rows(copy_home: Callable[[], Settings], closing: int, count: int) -> None:
+    """At 9 o'clock there are two, at 8 the row of an earlier batch."""
+    rows = [
+        transaction(9 + balance, at(0, 9 + balance, batch), "Debit", "1.00", who=9, hour=hour) | {"balance": Decimal(balance)}
+        for balance, batch, hour in ((1, 2, 8), (2, 3, 9), (3, 3, 9))
+    ]
+    days = [account_day(rows[0]["account_id"], DAY.date(), None, closing)]
+    assert measure_days(copy_home(), rows, days, "closings_that_are_not_the_last") == {"closings_that_are_not_the_last": count}
 
 
 def wrong_pairs(settings: Settings, passed: int | None, batch: int = 3) -> dict[str, int]:
