@@ -76,7 +76,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.repeats < 1:
         parser.error(f"--repeats: found {options.repeats}, expected at least 1: nothing would be counted")
-    names = [name for name in options.only.split(",") if is_there(name)]
+    names = options.only.split(",")
+    if unknown := [name for name in names if name not in RUNS]:
+        parser.error(f"--only: found {', '.join(unknown)}, expected some of {', '.join(RUNS)}")
+    names = [name for name in names if is_there(name)]
     before = json.loads(options.compare.read_text(encoding="utf-8")) if options.compare else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.folder or Path(temporary)) / f"bench-{options.transactions}"

@@ -82,3 +82,12 @@ def test_no_counted_run_is_refused_before_anything_starts(monkeypatch: pytest.Mo
     with pytest.raises(SystemExit):
         bench.main()
     assert "--repeats: found 0, expected at least 1" in capsys.readouterr().err
+
+
+def test_a_run_that_there_is_not_is_named_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "--only", "silver,nosuch"])
+    with pytest.raises(SystemExit, match="2"):
+        bench.main()
+    assert "--only: found nosuch, expected some of bronze, " in capsys.readouterr().err
