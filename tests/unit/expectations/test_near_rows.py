@@ -115,7 +115,7 @@ def account_day(account: str, day: date, opening: int | None, closing: int, diff
 
 def test_an_opening_is_compared_with_the_day_before_within_31_days_wherever_these_lie(copy_home: Callable[[], Settings]) -> None:
     """Of accounts with two days, 1, 31 or 32 days apart, of which the first or the second is judged, from 70 days on."""
-    transactions, days = [], []
+    transactions, days = list[dict[str, Any]](), list[dict[str, Any]]()
     for number, gap, is_first in product(range(70), (1, 31, 32), (True, False)):
         judged = transaction(1000 + len(transactions), at(0, 1000 + len(transactions), 3), "Debit", "1.00", number, hour=24 * number)
         account, day = f"{number} {gap} {is_first}", judged["event_on"]
