@@ -1,10 +1,13 @@
-"""`python -m tests.benchmarks.runs_on_record [--runs N]`: what the steps of a run ask of control tables, behind so many runs on record.
+"""`python -m tests.benchmarks.runs_on_record [--runs N]`: what the steps of a run ask of control tables, and the page Quality, behind so many
+runs on record.
 
 Made rows: a run of silver and gold every 45 seconds, its verdicts and its release; 13,000 are a week of them. Reports of 2,000 runs.
 Printed: the seconds of each question, the median of three times.
 """
 
 import argparse
+import logging
+import os
 import statistics
 import tempfile
 import time
@@ -12,10 +15,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
+from fastapi.testclient import TestClient
 
 from expectations.gate import judge
+from include.quality_page.access import may_read
+from include.quality_page.app import app
 from spark_jobs import control
 from spark_jobs.control import scope, verdicts
 from spark_jobs.control.verdicts import Verdict
@@ -23,6 +30,7 @@ from spark_jobs.lake.tables import BATCHES, BRONZE, CONTROL, GOLD, LAYERS, QUALI
 from spark_jobs.releases import releases, retention
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.benchmarks.history import environment
+from tests.support.quality_site import as_operator
 
 EVERY = timedelta(seconds=45)
 TIMES, REPORTS = 3, 2_000
@@ -34,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.runs_on_record")
     parser.add_argument("--runs", type=int, default=13_000)
     count, now = parser.parse_args().runs, datetime.now(UTC)
+    logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         settings = read_settings(environment(Path(folder)))
         make_rows(settings, count, now)
@@ -45,6 +54,7 @@ def main() -> None:
             "what no gate has judged": lambda: scope.find_written(settings, "gold"),
             "the newest release": lambda: releases.latest_release(settings),
             "the releases that are offered": lambda: retention.offered(settings, now),
+            "the page Quality": lambda: page(folder),
             f"the report of a table (behind those of {min(count, REPORTS):,} runs)": lambda: report(settings),
         }
         print(f"behind {count:,} runs on record")
@@ -85,6 +95,13 @@ def report(settings: Settings) -> None:
         settings.quality, "gold", {"gold.own": lambda _: pa.table({"found": [0]})}, "run", datetime.now(UTC), keys={"gold.own": ("day",)}
     )
     assert judgement.passed
+
+
+def page(home: str) -> None:
+    """Open the first page of Quality, as an operator."""
+    app.dependency_overrides[may_read] = as_operator
+    with patch.dict(os.environ, environment(Path(home)), clear=True):
+        assert TestClient(app).get("/").status_code == 200
 
 
 def seconds_of(question: Callable[[], Any]) -> float:
