@@ -24,6 +24,8 @@ new, of gold and of silver, and none is gone.
 A row is near if its time (or some of its span) lies in the hour (day) of a judged row of silver, or at most so many hours (days) beside it.
 These are the same hours (days) for every table, and rows of some others may be among them. Where rows of any time are judged, every row
 is near. So a query about near rows, or about what changed, costs as much as what is new, and not as the history.
+Of a table by `day`, `gold_account_days_near_31_days_of_account_id` has no others than those near judged rows of the same account (some
+are farther away, by at most 63 days).
 
 Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, in words; it is
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has

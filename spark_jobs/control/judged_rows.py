@@ -33,6 +33,12 @@ _REBUILT = Template(
     "union all select * from $raw where _batch is null"
 )
 _NEAR = re.compile(r"((?:written_)?(\w+))_near_(\d+)_(hours|days)")
+_NEAR_OF = re.compile(r"(\w+_near_(\d+)_days)_of_(\w+)")
+_NEIGHBOURS = Template(
+    "create view $name as select n.* from (select $key, unnest([-1, 0, 1]) + place as place from "
+    "(select distinct $key, cast(event_on as int) / $days as place from written_$silver)) j "
+    "right semi join $near n on n.$key = j.$key and cast(n.day as int) / $days = j.place"
+)
 _FILE = Template("create external table $name stored as parquet location $place")
 _ROWS = Template("select $columns from $name")
 _NONE = Template("(select * from $name where false)")
@@ -99,12 +105,18 @@ class _Relations:
     def prepare(self, sql: str) -> None:
         """Register what a query names."""
         words, own = set(re.findall(r"\w+", sql)), self._own
+        neighbours = [found for word in words - self._ready if (found := _NEAR_OF.fullmatch(word))]
+        words |= {found[1] for found in neighbours} | ({f"written_{self._silver}"} if neighbours else set())
         for name in self._tables:
             if {name, f"written_{name}"} & words or (name == own and "written" in words):
                 self._open(name)
         for near in words - self._ready:
             if (found := _NEAR.fullmatch(near)) and found[2] in self._tables:
                 self._open_near(near, found[1], found[2], int(found[3]), found[4])
+        for found in neighbours:
+            view = _NEIGHBOURS.substitute(name=found[0], near=found[1], days=int(found[2]) + 1, key=found[3], silver=self._silver)
+            self.builder.execute(view)
+            self._ready.add(found[0])
         if "written" in words and "written" not in self._ready:
             self._view("written", f"written_{own}", "true")
         if {f"new_{own}", f"gone_{own}", f"new_{self._silver}"} & words and f"new_{own}" not in self._ready:

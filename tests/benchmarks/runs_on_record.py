@@ -1,5 +1,5 @@
-"""`python -m tests.benchmarks.runs_on_record [--runs N]`: what the steps of a run ask of control tables, and the page Quality, behind so many
-runs on record.
+"""`python -m tests.benchmarks.runs_on_record [--runs N]`: what the steps of a run ask of control tables, and the page Quality, behind so
+many runs on record.
 
 Made rows: a run of silver and gold every 45 seconds, its verdicts and its release; 13,000 are a week of them. Reports of 2,000 runs.
 Printed: the seconds of each question, the median of three times.
