@@ -24,6 +24,11 @@ _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "deletionVe
 _PAGE_ROWS = 1000
 
 
+def are_few(rows: int, size: int) -> bool:
+    """Whether so many rows, with so many bytes of texts, fit into memory."""
+    return rows <= MOST_ROWS and size <= MOST_BYTES
+
+
 def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn) -> None:
     """Append rows, each part in the table's order, in one commit that is skipped when it was done before."""
     delta = table.open(settings)

@@ -16,7 +16,6 @@ from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.lake import few_rows, leases, ranges
-from spark_jobs.lake.ddl import parse_columns
 from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.layout import merge_keys, merge_time, order_of
 from spark_jobs.lake.tables import Table
@@ -189,17 +188,17 @@ def merge_changes(changed: DataFrame, settings: Settings, table: Table, txn: Txn
     if not are_few:
         time = merge_time(table)
         times = F.collect_set(ranges.number(time, ranges.unit_of(time))) if time else F.array()
-        found = changed.agg(F.count("*").alias("count"), times.alias("numbers"), _text_bytes(table).alias("bytes")).collect()[0]
-        are_few, numbers = found["count"] <= few_rows.MOST_ROWS and found["bytes"] <= few_rows.MOST_BYTES, found["numbers"]
+        found = changed.agg(F.count("*").alias("count"), times.alias("numbers"), text_bytes(changed).alias("bytes")).collect()[0]
+        are_few, numbers = few_rows.are_few(found["count"], found["bytes"]), found["numbers"]
     if are_few:
         merge_few(changed.toArrow(), changed.sparkSession, settings, table, txn, deletes_where="s._is_gone")
     else:
         merge_rows(changed, settings, table, txn, on=merge_keys(table), deletes_where="s._is_gone", within=_within(table, numbers))
 
 
-def _text_bytes(table: Table) -> Column:
-    """How many bytes the texts of rows of a table have: records of many megabytes are among those of silver."""
-    texts = [name for name, kind, _ in parse_columns(table.ddl) if kind in ("string", "binary")]
+def text_bytes(rows: DataFrame) -> Column:
+    """How many bytes the texts of rows have together: records of many megabytes are among those of silver."""
+    texts = [name for name, kind in rows.dtypes if kind in ("string", "binary")]
     of_row = reduce(Column.__add__, (F.coalesce(F.octet_length(name), F.lit(0)) for name in texts), F.lit(0).cast("bigint"))
     return F.coalesce(F.sum(of_row), F.lit(0))
 

@@ -11,6 +11,7 @@ from spark_jobs.runtime.times import to_micros
 
 # One micro-batch takes everything: otherwise Delta would cut in the middle of a bronze batch.
 _ALL_FILES = str(2**31 - 1)
+ALL_TASKS = 100_000  # more than a scan has
 
 
 def read_table(spark: SparkSession, settings: Settings, table: Table, version: int | None = None) -> DataFrame:

@@ -7,11 +7,13 @@ every row that is refused is kept with the watermark that refused it.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from expectations.wire_format import WireSchema
+from spark_jobs.lake.sinks import text_bytes
 from spark_jobs.lake.tables import ARRIVAL, BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS
 from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
 from spark_jobs.runtime.times import from_micros, to_micros
@@ -21,14 +23,32 @@ from spark_jobs.silver.records import parse_records, type_records
 LATE, DUPLICATE, INVALID = "late", "duplicate", "invalid"
 
 
-def watermarks(judged: DataFrame, newest: datetime | None, lateness_seconds: int) -> tuple[list[tuple[int, datetime]], datetime | None]:
-    """The watermark (UTC) of each batch in the rows that has one, and the newest event time up to the last.
+@dataclass(frozen=True)
+class Batch:
+    """A batch of bronze among judged rows: the largest event time (UTC) of its valid rows, how many rows it has, and bytes of texts."""
+
+    number: int
+    newest: datetime | None
+    rows: int
+    size: int
+
+
+def batches(judged: DataFrame) -> list[Batch]:
+    """The batches of judged rows, in order."""
+    newest = F.unix_micros(F.max("event_at"))
+    found = judged.groupBy("_batch").agg(newest, F.count("*"), text_bytes(judged)).collect()
+    return sorted((Batch(number, from_micros(at), rows, size) for number, at, rows, size in found), key=lambda batch: batch.number)
+
+
+def watermarks(
+    found: Sequence[Batch], newest: datetime | None, lateness_seconds: int
+) -> tuple[list[tuple[int, datetime]], datetime | None]:
+    """The watermark (UTC) of each batch that has one, and the newest event time up to the last.
 
     The watermark is the largest event time among valid rows of earlier batches, less the allowed lateness. `newest` is the largest
     event time of all batches before these.
     """
-    facts = judged.groupBy("_batch").agg(F.unix_micros(F.max("event_at")).alias("newest")).collect()
-    times = [(int(row["_batch"]), from_micros(row["newest"])) for row in facts]
+    times = [(batch.number, batch.newest) for batch in found]
     largest = max((at for at in (newest, *(at for _, at in times)) if at is not None), default=None)
     return batch_watermarks(times, newest, lateness_seconds), largest
 

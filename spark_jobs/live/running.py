@@ -3,20 +3,23 @@
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from string import Template
 from typing import Any
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs import control
 from spark_jobs.control import rule_sets, scope
-from spark_jobs.lake import sinks, sources
-from spark_jobs.lake.kept import kept
+from spark_jobs.control.matching import find_rows
+from spark_jobs.lake import few_rows, ranges, sinks, sources
+from spark_jobs.lake.kept import in_memory, kept
+from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, MARGIN_DAYS
 from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, LIVE_REFUSED, LIVE_TRANSACTIONS, Table
 from spark_jobs.lake.topics.transactions import TOPIC as TRANSACTIONS
@@ -26,9 +29,9 @@ from spark_jobs.live import checkpoints, intake, offset_logs, places
 from spark_jobs.live.checkpoints import Checkpoint
 from spark_jobs.live.declaration import LiveQuery, Reader
 from spark_jobs.live.queries import INTAKE
-from spark_jobs.runtime import storage
+from spark_jobs.runtime import session, storage
 from spark_jobs.runtime.settings import Settings
-from spark_jobs.runtime.times import to_text
+from spark_jobs.runtime.times import to_micros, to_text
 from spark_jobs.service.query_loop import SupervisedQuery
 from spark_jobs.silver import wire_schemas
 from spark_jobs.silver.events import judge_whole
@@ -119,41 +122,45 @@ class Intake(_LiveStream):
         done = self._done()
         if scope.is_rewritten(self._settings, BRONZE_TRANSACTIONS, done):  # rows that were removed may have come back by a replay
             rows = sources.read_table(rows.sparkSession, self._settings, BRONZE_TRANSACTIONS)
-        rows, is_begun = rows.where(F.col("_batch") > done), F.col("_batch") <= self._begun
+        rows = rows.where(F.col("_batch") > done).coalesce(sources.ALL_TASKS)  # apart, so that code is compiled without the number
         wire_schemas.learn(self._settings, TRANSACTIONS, lambda: rows)
-        rules = rule_sets.present(self._settings, TRANSACTIONS.name)
-        new = judge_whole(rows, TRANSACTIONS, rules).transform(kept)  # judged once
-        for part in (new.where(is_begun), new.where(~is_begun)) if self._begun > done else (new,):
-            first, last = part.agg(F.min("_batch"), F.max("_batch")).collect()[0]
-            if last is not None:
-                self._process(part, first, last)
-                log.info("%s: batches %d to %d are in", LIVE_TRANSACTIONS.name, first, last)
+        judged = judge_whole(rows, TRANSACTIONS, rule_sets.present(self._settings, TRANSACTIONS.name)).transform(kept)  # once
+        found = intake.batches(judged)
+        begun = [batch for batch in found if batch.number <= self._begun]
+        if begun:
+            self._end(rows.sparkSession, begun[0].number, begun[-1].number)
+        if new := found[len(begun) :]:
+            self._decide(judged.where(F.col("_batch") > self._begun), new)
+        if found:
+            log.info("%s: batches %d to %d are in", LIVE_TRANSACTIONS.name, found[0].number, found[-1].number)
 
-    def _process(self, judged: DataFrame, first: int, last: int) -> None:
-        spark, settings, txn = judged.sparkSession, self._settings, Txn(self._application, last)
-        if last <= self._begun:  # a run that died has written what it refused: it remains, whatever rules and lateness say now
-            within = F.col("_batch").between(first, last)
-            bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
-            sinks.append_batches(
-                intake.not_refused(bronze, refused, rule_sets.schemas(settings, TRANSACTIONS.name)).coalesce(1),
-                settings,
-                LIVE_TRANSACTIONS,
-                txn,
-            )
-            self._newest = _newest(settings, last)
-            return
-        marks, newest = intake.watermarks(judged, self._newest, settings.allowed_lateness_seconds)
-        known = intake.remembered(
-            sources.read_table(spark, settings, LIVE_TRANSACTIONS),
-            sources.read_table(spark, settings, LIVE_REFUSED),
-            first,
-            sources.moment(marks[0][1]) if marks and marks[0][0] == first else None,
-        )
-        decided = intake.decide(judged, marks, known).transform(kept)
+    def _end(self, spark: SparkSession, first: int, last: int) -> None:
+        """Take batches of which a run that died has written what it refused: that remains, whatever rules and lateness say now."""
+        settings, within = self._settings, F.col("_batch").between(first, last)
+        bronze, refused = (sources.read_table(spark, settings, table).where(within) for table in (BRONZE_TRANSACTIONS, LIVE_REFUSED))
+        rows = intake.not_refused(bronze, refused, rule_sets.schemas(settings, TRANSACTIONS.name))
+        sinks.append_batches(rows.coalesce(1), settings, LIVE_TRANSACTIONS, Txn(self._application, last))
+        self._newest = _newest(settings, last)
+
+    def _decide(self, judged: DataFrame, found: Sequence[intake.Batch]) -> None:
+        settings, spark, txn = self._settings, judged.sparkSession, Txn(self._application, found[-1].number)
+        marks, newest = intake.watermarks(found, self._newest, settings.allowed_lateness_seconds)
+        since = marks[0][1] if marks and marks[0][0] == found[0].number else None
+        accepted, refused = (_rows_after(spark, settings, table, since) for table in (LIVE_TRANSACTIONS, LIVE_REFUSED))
+        known = intake.remembered(accepted, refused, found[0].number, sources.moment(since) if since else None)
+        decided = intake.decide(judged, marks, known)
         # The rows of the position come last: a crash before them repeats the batch, and finds the refused ones written.
-        if not intake.refused(decided).isEmpty():
+        if few_rows.are_few(sum(batch.rows for batch in found), sum(batch.size for batch in found)):
+            with sinks.configured(spark, session.SMALL_PLANS):
+                rows = decided.toArrow()
+            is_accepted = pc.is_null(rows["reason"])
+            if not pc.all(is_accepted).as_py():
+                few_rows.append_batches(rows.filter(pc.invert(is_accepted)), settings, LIVE_REFUSED, txn)
+            few_rows.append_batches(rows.filter(is_accepted), settings, LIVE_TRANSACTIONS, txn)
+        else:
+            decided = decided.transform(kept)
             sinks.append_batches(intake.refused(decided).coalesce(1), settings, LIVE_REFUSED, txn)
-        sinks.append_batches(intake.accepted(decided).coalesce(1), settings, LIVE_TRANSACTIONS, txn)
+            sinks.append_batches(intake.accepted(decided).coalesce(1), settings, LIVE_TRANSACTIONS, txn)
         self._newest = newest
         self._watermark = to_text(marks[-1][1]) if marks else ""
 
@@ -193,10 +200,15 @@ class Live(_LiveStream):
         def append(rows: DataFrame, number: int) -> None:
             kept = rows.persist()  # one pass over the state, and all of it: Spark commits no state that was not read to its end
             try:
-                if kept.count():
+                count, size = kept.agg(F.count("*"), sinks.text_bytes(kept)).collect()[0]
+                if count:
                     rows = finish(kept, self._settings) if finish else kept
                     rows = rows.withColumn("_live_batch", F.lit(number).cast("bigint"))  # for tables that have it
-                    sinks.append_once(rows.coalesce(1), self._settings, table, Txn(checkpoint.application, number), {"live_batch": number})
+                    txn = Txn(checkpoint.application, number)
+                    if few_rows.are_few(count, size):
+                        few_rows.append((found.toArrow() for found in [rows.select(*table.columns)]), self._settings, table, txn)
+                    else:
+                        sinks.append_rows(rows, self._settings, table, txn)
             finally:
                 kept.unpersist()
 
@@ -229,6 +241,14 @@ def build(spark: SparkSession, settings: Settings, query: LiveQuery) -> DataFram
         return rows.withWatermark("event_at", f"{query.lateness(settings)} seconds") if query.source(name) == query.follows else rows
 
     return query.build(Reader(read, settings))
+
+
+def _rows_after(spark: SparkSession, settings: Settings, table: Table, time: datetime | None) -> DataFrame:
+    """What tells duplicates of a table's rows whose event time is not before a time."""
+    columns = [name for name in ("transaction_id", "event_at", "_batch", "reason") if name in table.columns]
+    where = ranges.since("event_at", to_micros(time)) if time else Where()
+    few = find_rows(settings, table, columns, None, where.datafusion, most=few_rows.MOST_ROWS)
+    return sources.read_table(spark, settings, table) if few is None else in_memory(spark, few)
 
 
 def _is_old(checkpoint: Checkpoint) -> bool:

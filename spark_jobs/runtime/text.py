@@ -47,6 +47,11 @@ def sql_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def spark_text(text: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def print_masked(line: str) -> None:
     """Print a line to stdout, masked as a log is."""
     print_lines(mask_error(line))

@@ -24,7 +24,6 @@ _FEW_BYTES = 16 * 2**20
 _MOST_HELD, _MOST_HELD_BYTES = 1_500_000, 384 * 2**20  # rows in memory, and bytes of their values
 _MOST_SENT_BYTES = 64 * 2**20  # to Spark, whose heap also holds what it makes of them
 _SPLIT_BYTES = 48 * 2**20  # of values, for each task
-_ALL_TASKS = 100_000  # more than a scan has
 SAMPLED = 20  # values, whose names are those of most
 _SAMPLE = Template("select value from t where $within limit $rows")
 _VALUES = Template("select sum(octet_length(encode(value, 'base64')) * 3 / 4) from t where $within")  # of bytes it has no length
@@ -67,7 +66,7 @@ class Part:
         Spark writes the numbers of batches into the code that it generates. So what follows is kept apart, by an operator that does
         nothing else: it is compiled once, and not again for each part.
         """
-        return sources.read_table(spark, settings, bronze).where(self._within).select(*JUDGED).coalesce(_ALL_TASKS)
+        return sources.read_table(spark, settings, bronze).where(self._within).select(*JUDGED).coalesce(sources.ALL_TASKS)
 
     @property
     def _within(self) -> str:

@@ -28,12 +28,11 @@ def judge_ordinary(bronze: DataFrame, topic: Topic, rules: RuleSet, order: Seque
     The others come out with key, value and _timestamp, and with null in place of broken_rules.
     """
     parsed = parse_records(bronze, topic, rules.schemas, order, parse_ordinary).withColumn("_is_valid", keeps_all(rules))
-    is_valid = F.col("_is_valid")
-    return parsed.select(
-        *(F.when(is_valid, column).alias(name) for name, column in records.typed(topic).items()),
-        *(F.when(~is_valid, F.col(name)).alias(name) for name in ("key", "value", "_timestamp")),
-        F.lit(None).cast("string").alias("detail"),
-        F.when(is_valid, F.array().cast("array<string>")).alias("broken_rules"),
+    return parsed.selectExpr(
+        *(f"case when _is_valid then {text} end as {name}" for name, text in records.typed(topic).items()),
+        *(f"case when not _is_valid then {name} end as {name}" for name in ("key", "value", "_timestamp")),
+        "cast(null as string) as detail",
+        "case when _is_valid then cast(array() as array<string>) end as broken_rules",
         *ARRIVAL,
     )
 

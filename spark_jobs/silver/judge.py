@@ -1,14 +1,15 @@
 """Judging rows: each keeps all the rules of its set, or goes to quarantine with every rule it breaks."""
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions as F
 
 from expectations.row_rules import Rule, RuleSet
+from spark_jobs.runtime.text import spark_text
 
 _LONGEST_DETAIL = 200
-_BETWEEN = "\x1f"  # that YAML does not let into a rule's name as it is
+IS_VALID = "size(broken_rules) = 0"
+_BETWEEN = "'\x1f'"  # that YAML does not let into a rule's name as it is
 
 
 def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
@@ -18,21 +19,23 @@ def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
     """
     parseable, *others = rules.rules
     # Generated code has no functions of arrays with conditions in them.
-    broken = F.split(F.concat_ws(_BETWEEN, *(F.when(~_holds(rule), F.lit(rule.name)) for rule in others)), _BETWEEN)
-    named = (
-        F.when(keeps_all(rules), F.array().cast("array<string>")).when(_holds(parseable), broken).otherwise(F.array(F.lit(parseable.name)))
-    )
-    return parsed.withColumn("broken_rules", named.cast("array<string>"))
+    broken = ", ".join(f"case when not {_holds(rule)} then {spark_text(rule.name)} end" for rule in others)
+    named = f"""case
+        when {_all_hold(rules)} then array()
+        when {_holds(parseable)} then split(concat_ws({", ".join(filter(None, (_BETWEEN, broken)))}), {_BETWEEN})
+        else array({spark_text(parseable.name)})
+    end"""
+    return parsed.withColumn("broken_rules", F.expr(f"cast({named} as array<string>)"))
 
 
 def keeps_all(rules: RuleSet) -> Column:
     """Whether a parsed row keeps all rules of a set."""
-    return reduce(Column.__and__, map(_holds, rules.rules))
+    return F.expr(_all_hold(rules))
 
 
 def is_valid() -> Column:
     """True for a judged row that breaks no rule."""
-    return F.size("broken_rules") == 0
+    return F.expr(IS_VALID)
 
 
 def detail(rules: RuleSet, fields: Sequence[str]) -> Column:
@@ -41,28 +44,29 @@ def detail(rules: RuleSet, fields: Sequence[str]) -> Column:
     Names fields that the topic does not have, too (`fields` are those it has). At most 200 characters of a value.
     """
     found = [
-        F.when(
-            F.array_contains("broken_rules", rule.name),
-            F.concat(F.lit(f"{rule.name}: found "), _found(rule, fields)),
-        )
+        f"case when array_contains(broken_rules, {spark_text(rule.name)})"
+        f" then concat({spark_text(f'{rule.name}: found ')}, {_found(rule, fields)}) end"
         for rule in rules.rules
     ]
-    unknown = F.array_except(F.json_object_keys("_text"), F.array(*map(F.lit, fields)))
-    extra = F.when(
-        F.col("is_json_object") & (F.size(unknown) > 0),
-        F.concat(F.lit("unknown fields: "), F.substring(F.concat_ws(", ", unknown), 1, _LONGEST_DETAIL)),
-    )
-    return F.when(~is_valid(), F.concat_ws("; ", *found, extra))
+    unknown = f"array_except(json_object_keys(_text), array({', '.join(map(spark_text, fields))}))"
+    extra = f"concat('unknown fields: ', substring(concat_ws(', ', {unknown}), 1, {_LONGEST_DETAIL}))"
+    found.append(f"case when is_json_object and size({unknown}) > 0 then {extra} end")
+    return F.expr(f"case when not {IS_VALID} then concat_ws('; ', {', '.join(found)}) end")
 
 
-def _holds(rule: Rule) -> Column:
-    return F.coalesce(F.expr(rule.holds), F.lit(False))
+def _all_hold(rules: RuleSet) -> str:
+    return "(" + " and ".join(map(_holds, rules.rules)) + ")"
 
 
-def _found(rule: Rule, fields: Sequence[str]) -> Column:
+def _holds(rule: Rule) -> str:
+    F.expr(rule.holds)  # refuses what is no expression by itself
+    return f"coalesce(({rule.holds}\n), false)"
+
+
+def _found(rule: Rule, fields: Sequence[str]) -> str:
+    field = f"`{rule.field}`"
     if rule.field in fields:
-        field = F.col(rule.field)
-        text = F.concat(field["kind"], F.lit(" "), F.substring(field["text"], 1, _LONGEST_DETAIL))
-        return F.coalesce(text, field["kind"], F.lit("nothing"))
-    size = F.length(F.col(rule.field))
-    return F.coalesce(F.concat(size.cast("string"), F.lit(f" bytes of {rule.field}")), F.lit(f"no {rule.field}"))
+        text = f"concat({field}.kind, ' ', substring({field}.text, 1, {_LONGEST_DETAIL}))"
+        return f"coalesce({text}, {field}.kind, 'nothing')"
+    size = f"concat(cast(length({field}) as string), {spark_text(f' bytes of {rule.field}')})"
+    return f"coalesce({size}, {spark_text(f'no {rule.field}')})"

@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from string import Template
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +21,9 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 from expectations.wire_format import MAGIC, WireSchema, decode_each
+from spark_jobs.runtime.text import spark_text
 
-# A number of a million digits took 28 s to read, and the time grows with the square of the length.
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "maxNumLen": "100000"}
+_LONGEST_NUMBER = 100_000  # one of a million digits took 28 s to read, and the time grows with the square of the length
 _LONGEST_WALK = 262_144  # characters; the walk costs some microseconds a token and holds them all in memory
 _TOKENS = r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]++'
 _FIRST_MILLI, _LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
@@ -33,7 +34,100 @@ _CONTROL = "".join(rf"\x{code:02X}" for code in range(32))
 _PLAIN_TEXT = rf'("[^"\\{_CONTROL}]*"|null)'
 _PLAIN_NUMBER = r"(-?(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,6})?+|null)"
 _BEFORE = "\x1f"  # each part; in no value of ordinary shape
-_NUMBER = r"^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
+_NUMBER = "'^(-?)([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$$'"  # in a template
+# Expressions are texts: Spark reads one in a call, where PySpark makes one of calls for each of its parts.
+_MARK = "hex(xxhash64(_text))"
+_ELEMENTS = Template(
+    f"""from_json(
+        case when not _is_ordinary then concat('[', _text, ',{{"_end":"', {_MARK}, '"}}]') end,
+        'array<struct<$fields, _end string>>',
+        map('allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false', 'maxNumLen', '{_LONGEST_NUMBER}')
+    )"""
+)
+_ORDINARY_TEXT = Template(
+    """named_struct(
+        'kind', case when $part = 'null' then 'null' when $part is not null then 'string' end,
+        'text', case when not $part = 'null' then substring($part, 2, length($part) - 2) end
+    )"""
+)
+_PLAIN_PART = "case when contains($part, '.') then trim(trailing '.' from trim(trailing '0' from $part)) else $part end"
+_ORDINARY_NUMBER = Template(
+    f"""named_struct(
+        'kind', case when $part = 'null' then 'null' when $part is not null then 'number' end,
+        'text', case when not $part = 'null' then case when {_PLAIN_PART} = '-0' then '0' else {_PLAIN_PART} end end,
+        'exponent_digits', 0
+    )"""
+)
+# `lower` would load all that it knows of languages: a second of each process.
+_WORD = Template(
+    """case
+        when $kind = 'STRING' then 'string'
+        when $kind = 'BOOLEAN' then 'boolean'
+        when $kind = 'VOID' then 'null'
+        when startswith($kind, 'OBJECT') then 'object'
+        when startswith($kind, 'ARRAY') then 'array'
+        when $kind is not null then 'number'
+    end"""
+)
+# The last value of a top-level name, in the text's own words: a walk over the tokens that counts the depth.
+_WALK = f"""aggregate(
+    regexp_extract_all(_text, {spark_text(_TOKENS)}, 0),
+    named_struct('depth', 0, 'name', cast(null as string), 'previous', cast(null as string), 'found', cast(null as string)),
+    (state, token) -> named_struct(
+        'depth', state.depth + case when token in ('{{', '[') then 1 when token in ('}}', ']') then -1 else 0 end,
+        'name', case
+            when state.depth = 1 and token = ':' then state.previous
+            when state.depth = 1 and token = ',' then null
+            else state.name
+        end,
+        'previous', token,
+        'found', case
+            when state.depth = 1 and token not in ('{{', '[', '}}', ']', ':', ',')
+                and from_json(concat('[', state.name, ']'), 'array<string>')[0] = $name then token
+            else state.found
+        end
+    ),
+    state -> state.found
+)"""
+# A JSON number in plain digits without needless zeros; as it was written where that takes more than 40 digits. Step by step, so that
+# each is computed once. `point`: how many of the digits stand before the decimal point. A huge exponent must not overflow.
+_WRITTEN = Template(
+    f"""transform(transform(transform(transform(
+        array(case when not length(_text) > {_LONGEST_WALK} then {_WALK} end),
+        text -> named_struct(
+            'text', text,
+            'fraction', regexp_extract(text, {_NUMBER}, 3),
+            'exponent', regexp_extract(text, {_NUMBER}, 4),
+            'digits', trim(leading '0' from concat(regexp_extract(text, {_NUMBER}, 2), regexp_extract(text, {_NUMBER}, 3)))
+        )),
+        n -> named_struct(
+            'n', n,
+            'point', length(n.digits) - length(n.fraction)
+                + case when n.exponent = '' then 0 else greatest(least(try_cast(n.exponent as int), 9999), -9999) end
+        )),
+        p -> named_struct(
+            'n', p.n,
+            'point', p.point,
+            'padded', concat(repeat('0', 1 - p.point), p.n.digits, repeat('0', p.point - length(p.n.digits)))
+        )),
+        p -> named_struct(
+            'kind', 'number',
+            'text', case
+                when length(p.n.digits) = 0 then '0'
+                when abs(p.point) <= 40 then concat(
+                    case when startswith(p.n.text, '-') then '-' else '' end,
+                    trim(trailing '.' from concat(
+                        substring(p.padded, 1, greatest(p.point, 1)),
+                        '.',
+                        trim(trailing '0' from substring(p.padded, greatest(p.point, 1) + 1, length(p.padded)))
+                    ))
+                )
+                else p.n.text
+            end,
+            'exponent_digits', case when p.n.exponent != '' then length(p.n.digits) else 0 end
+        )
+    )[0]"""
+)
 
 
 def parse_fields(
@@ -50,19 +144,16 @@ def parse_fields(
     value of more than 262,144 characters the text is null, so that it breaks its rule.
     """
     names = [*texts, *numbers]
-    schema = ",".join(f"`{name}` variant" for name in names)
-    mark = F.hex(F.xxhash64("_text"))
-    wrapped = F.concat(F.lit("["), "_text", F.lit(',{"_end":"'), mark, F.lit('"}]'))
-    first, last = F.get("_elements", F.lit(0)), F.get("_elements", F.lit(1))
-    is_object = (F.size("_elements") == 2) & (last["_end"] == mark) & first.isNotNull()
+    is_object = f"size(_elements) = 2 and get(_elements, 1)._end = {_MARK} and get(_elements, 0) is not null"
     ordinary = _ordinary_fields(names, numbers, order)
+    fields = {name: f"case when _is_ordinary then {ordinary[name]} else {_field(name, is_numeric=name in numbers)} end" for name in names}
     return (
         _cut(rows, names, numbers, schemas, order)
-        .withColumn("_elements", F.from_json(F.when(~F.col("_is_ordinary"), wrapped), f"array<struct<{schema},_end string>>", _STRICT))
-        .withColumn("is_json_object", F.col("_is_ordinary") | F.coalesce(is_object, F.lit(False)))
-        .withColumn("_object", F.when(~F.col("_is_ordinary") & F.col("is_json_object"), first))
-        .withColumns({f"_kind_{name}": F.schema_of_variant(F.col("_object")[name]) for name in names})
-        .withColumns({name: F.when(F.col("_is_ordinary"), ordinary[name]).otherwise(_field(name, name in numbers)) for name in names})
+        .withColumn("_elements", F.expr(_ELEMENTS.substitute(fields=", ".join(f"`{name}` variant" for name in names))))
+        .withColumn("is_json_object", F.expr(f"_is_ordinary or coalesce({is_object}, false)"))
+        .withColumn("_object", F.expr("case when not _is_ordinary and is_json_object then get(_elements, 0) end"))
+        .withColumns({f"_kind_{name}": F.expr(f"schema_of_variant(_object.`{name}`)") for name in names})
+        .withColumns({name: F.expr(text) for name, text in fields.items()})
         .drop("_is_ordinary", "_parts", "_elements", "_object", *(f"_kind_{name}" for name in names))
     )
 
@@ -73,7 +164,7 @@ def parse_ordinary(
     """`parse_fields` of values of ordinary shape alone: for all others `is_json_object` is false."""
     names = [*texts, *numbers]
     cut = _cut(rows, names, numbers, schemas, order).withColumnRenamed("_is_ordinary", "is_json_object")
-    return cut.withColumns(_ordinary_fields(names, numbers, order)).drop("_parts")
+    return cut.withColumns({name: F.expr(text) for name, text in _ordinary_fields(names, numbers, order).items()}).drop("_parts")
 
 
 def usual_order(values: Iterable[bytes | None], names: Sequence[str]) -> tuple[str, ...]:
@@ -108,24 +199,24 @@ def decoded(column: str, schemas: Sequence[WireSchema]) -> Column:
     return read
 
 
-def time_of(name: str) -> Column:
-    """The time (UTC) of a parsed field of epoch milliseconds; null where it is none, or of no year from 1 to 9999."""
-    millis = F.col(f"{name}.text").try_cast("bigint")
-    return F.when(millis.between(_FIRST_MILLI, _LAST_MILLI), F.timestamp_millis(millis))
+def time_of(name: str) -> str:
+    """The time (UTC) of a parsed field of epoch milliseconds, in SQL; null where it is none, or of no year from 1 to 9999."""
+    millis = f"try_cast(`{name}`.text as bigint)"
+    return f"case when {millis} between {_FIRST_MILLI} and {_LAST_MILLI} then timestamp_millis({millis}) end"
 
 
 def _cut(rows: DataFrame, names: Sequence[str], numbers: Sequence[str], schemas: Sequence[WireSchema], order: Sequence[str]) -> DataFrame:
     """Add `_text` (null if it is not UTF-8), `_is_ordinary`, and the written fields of a value of ordinary shape: `_parts`."""
     used = order or names
-    places = F.lit("".join(f"{_BEFORE}${place}" for place in range(1, len(used) + 1)))
-    is_short = F.octet_length("_text") <= _LONGEST_ORDINARY
-    is_cut = F.startswith("_text", F.lit("{")) & F.startswith("_cut", F.lit(_BEFORE))
+    places = "".join(f"{_BEFORE}${place}" for place in range(1, len(used) + 1))
+    cut = f"regexp_replace(_text, {spark_text(_ordinary(used, numbers))}, '{places}')"
+    is_cut = f"startswith(_text, '{{') and startswith(_cut, '{_BEFORE}') and not contains(_cut, '{_NOT_UTF8}')"
     return (
         rows.withColumn("_text", decoded("value", schemas).cast("string"))
-        .withColumn("_cut", F.when(is_short, F.regexp_replace("_text", F.lit(_ordinary(used, numbers)), places)))
-        .withColumn("_is_ordinary", F.coalesce(is_cut & ~F.contains("_cut", F.lit(_NOT_UTF8)), F.lit(False)))
-        .withColumn("_parts", F.split(F.when(F.col("_is_ordinary"), F.col("_cut")), _BEFORE))
-        .withColumn("_text", F.when(F.col("_is_ordinary") | F.is_valid_utf8("_text"), F.col("_text")))
+        .withColumn("_cut", F.expr(f"case when octet_length(_text) <= {_LONGEST_ORDINARY} then {cut} end"))
+        .withColumn("_is_ordinary", F.expr(f"coalesce({is_cut}, false)"))
+        .withColumn("_parts", F.expr(f"split(case when _is_ordinary then _cut end, '{_BEFORE}')"))
+        .withColumn("_text", F.expr("case when _is_ordinary or is_valid_utf8(_text) then _text end"))
         .drop("_cut")
     )
 
@@ -136,80 +227,15 @@ def _ordinary(order: Sequence[str], numbers: Sequence[str]) -> str:
     return rf"\A\{{{', ?+'.join(pairs)}\}}\z"
 
 
-def _ordinary_fields(names: Sequence[str], numbers: Sequence[str], order: Sequence[str]) -> dict[str, Column]:
+def _ordinary_fields(names: Sequence[str], numbers: Sequence[str], order: Sequence[str]) -> dict[str, str]:
     """What `_field` makes of the fields of a value of ordinary shape; of one of another shape all is null."""
-    used, none = order or names, F.lit(None).cast("string")
-    places = {name: F.get("_parts", F.lit(used.index(name) + 1)) if name in used else none for name in names}
-    return {name: _ordinary_field(part, is_numeric=name in numbers) for name, part in places.items()}
+    used = order or names
+    parts = {name: f"get(_parts, {used.index(name) + 1})" if name in used else "cast(null as string)" for name in names}
+    return {name: (_ORDINARY_NUMBER if name in numbers else _ORDINARY_TEXT).substitute(part=part) for name, part in parts.items()}
 
 
-def _ordinary_field(part: Column, *, is_numeric: bool) -> Column:
-    is_null = part == "null"
-    kind = F.when(is_null, "null").when(part.isNotNull(), "number" if is_numeric else "string").alias("kind")
-    if not is_numeric:
-        return F.struct(kind, F.when(~is_null, F.substring(part, F.lit(2), F.length(part) - 2)).alias("text"))
-    plain = F.when(part.contains("."), F.rtrim(F.rtrim(part, F.lit("0")), F.lit("."))).otherwise(part)
-    text = F.when(~is_null, F.when(plain == "-0", "0").otherwise(plain))
-    return F.struct(kind, text.alias("text"), F.lit(0).alias("exponent_digits"))
-
-
-def _field(name: str, is_numeric: bool) -> Column:
-    variant = F.col("_object")[name]
-    kind = F.col(f"_kind_{name}")
-    word = (
-        F.when(kind == "STRING", "string")  # F.lower would load all that it knows of languages: a second of each process
-        .when(kind == "BOOLEAN", "boolean")
-        .when(kind == "VOID", "null")
-        .when(kind.startswith("OBJECT"), "object")
-        .when(kind.startswith("ARRAY"), "array")
-        .otherwise(F.when(kind.isNotNull(), "number"))
-    )
-    text = F.try_variant_get(variant, "$", "string")
-    if not is_numeric:
-        return F.struct(word.alias("kind"), text.alias("text"))
-    is_long = F.length("_text") > _LONGEST_WALK
-    written = F.transform(F.array(F.when(~is_long, _number_as_written(name))), _plain)[0]  # read once for both of its parts
-    return F.when(kind == "DOUBLE", written).otherwise(F.struct(word.alias("kind"), text.alias("text"), F.lit(0).alias("exponent_digits")))
-
-
-def _number_as_written(name: str) -> Column:
-    """The last value of a top-level name, in the text's own words: a walk over the tokens that counts the depth."""
-
-    def step(state: Column, token: Column) -> Column:
-        depth = state["depth"] + F.when(token.isin("{", "["), 1).when(token.isin("}", "]"), -1).otherwise(0)
-        is_top = state["depth"] == 1
-        is_wanted = F.from_json(F.concat(F.lit("["), state["name"], F.lit("]")), "array<string>")[0] == name
-        is_value = is_top & ~token.isin("{", "[", "}", "]", ":", ",")
-        current = F.when(is_top & (token == ":"), state["previous"]).when(is_top & (token == ","), None).otherwise(state["name"])
-        return F.struct(
-            depth.alias("depth"),
-            current.alias("name"),
-            token.alias("previous"),
-            F.when(is_value, F.when(is_wanted, token).otherwise(state["found"])).otherwise(state["found"]).alias("found"),
-        )
-
-    nothing = F.lit(None).cast("string")
-    start = F.struct(F.lit(0).alias("depth"), nothing.alias("name"), nothing.alias("previous"), nothing.alias("found"))
-    tokens = F.regexp_extract_all("_text", F.lit(_TOKENS), F.lit(0))
-    return F.aggregate(tokens, start, step, lambda state: state["found"])
-
-
-def _plain(text: Column) -> Column:
-    """A field of a JSON number in plain digits without needless zeros; as it was written where that takes more than 40 digits."""
-    fraction = F.regexp_extract(text, _NUMBER, 3)
-    written_exponent = F.regexp_extract(text, _NUMBER, 4)
-    digits = F.ltrim(F.concat(F.regexp_extract(text, _NUMBER, 2), fraction), F.lit("0"))
-    held = F.greatest(F.least(written_exponent.try_cast("int"), F.lit(9999)), F.lit(-9999))  # a huge one must not overflow below
-    exponent = F.when(written_exponent == "", 0).otherwise(held)
-    point = F.length(digits) - F.length(fraction) + exponent  # how many of the digits stand before the decimal point
-    padded = F.concat(F.repeat(F.lit("0"), 1 - point), digits, F.repeat(F.lit("0"), point - F.length(digits)))
-    whole = F.substring(padded, F.lit(1), F.greatest(point, F.lit(1)))
-    decimals = F.rtrim(F.substring(padded, F.greatest(point, F.lit(1)) + 1, F.length(padded)), F.lit("0"))
-    plain = F.concat(
-        F.when(text.startswith("-"), "-").otherwise(""), whole, F.when(decimals == "", "").otherwise(F.concat(F.lit("."), decimals))
-    )
-    return F.struct(
-        F.lit("number").alias("kind"),
-        F.when(F.length(digits) == 0, "0").when(F.abs(point) <= 40, plain).otherwise(text).alias("text"),
-        F.when(written_exponent != "", F.length(digits)).otherwise(0).alias("exponent_digits"),
-    )
+def _field(name: str, *, is_numeric: bool) -> str:
+    words = {"kind": f"`_kind_{name}`", "variant": f"_object.`{name}`", "name": spark_text(name)}
+    found = Template("named_struct('kind', $word, 'text', try_variant_get($variant, '$$', 'string')$more)")
+    text = found.substitute(words, word=_WORD.substitute(words), more=", 'exponent_digits', 0" if is_numeric else "")
+    return f"case when {words['kind']} = 'DOUBLE' then {_WRITTEN.substitute(words)} else {text} end" if is_numeric else text

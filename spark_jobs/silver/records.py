@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql import DataFrame, functions as F
 
 from expectations.row_rules import RuleSet
 from expectations.wire_format import WireSchema
 from spark_jobs.lake.topic import ARRIVAL, Field, Topic
-from spark_jobs.silver.judge import detail, is_valid, judge
+from spark_jobs.silver.judge import IS_VALID, detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
 
 
@@ -26,8 +26,8 @@ def parse_records(
     keyed = bronze.withColumn("_key", F.col("key").cast("string")).withColumn("is_deletion", F.col("value").isNull())
     at = time_of(topic.kind.time)
     if topic.has_versions:
-        at = F.when(F.col("is_deletion"), F.col("_timestamp")).otherwise(at)
-    return parse(keyed, topic.texts, topic.numbers, schemas, order or topic.names).withColumn("_at", at)
+        at = f"case when is_deletion then _timestamp else {at} end"
+    return parse(keyed, topic.texts, topic.numbers, schemas, order or topic.names).withColumn("_at", F.expr(at))
 
 
 def judge_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
@@ -42,9 +42,9 @@ def judge_parsed(parsed: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
 
 def outcome_columns(judged: DataFrame, topic: Topic, *others: str) -> DataFrame:
     """Judged rows with the columns of `typed` where they are valid, else with key, value and detail; and with some other columns."""
-    return judged.select(
-        *(F.when(is_valid(), column).alias(name) for name, column in typed(topic).items()),
-        *(F.when(~is_valid(), F.col(name)).alias(name) for name in ("key", "value", "detail")),
+    return judged.selectExpr(
+        *(f"case when {IS_VALID} then {text} end as {name}" for name, text in typed(topic).items()),
+        *(f"case when not {IS_VALID} then {name} end as {name}" for name in ("key", "value", "detail")),
         "broken_rules",
         *ARRIVAL,
         *others,
@@ -63,26 +63,26 @@ def quarantined(judged: DataFrame, topic: Topic) -> DataFrame:
 
 def type_records(parsed: DataFrame, topic: Topic) -> DataFrame:
     """Parsed rows that are known to be valid, with the columns of `typed` and their arrival. No rule is asked; no row is dropped."""
-    return parsed.select(*(column.alias(name) for name, column in typed(topic).items()), *ARRIVAL)
+    return parsed.selectExpr(*(f"{text} as {name}" for name, text in typed(topic).items()), *ARRIVAL)
 
 
-def typed(topic: Topic) -> dict[str, Column]:
-    """The columns of a topic's silver table by name, from the parsed fields of a valid row; not those that follow from other rows.
+def typed(topic: Topic) -> dict[str, str]:
+    """The columns of a topic's silver table by name, in SQL, from the parsed fields of a valid row; not those that follow from other rows.
 
     Of a deletion all are null but the key, valid_from and is_deleted.
     """
     values = {field.column: _value(field) for field in topic.values}
     if not topic.has_versions:
-        values |= {"event_at": F.col("_at"), "event_on": F.to_date("_at")}
+        values |= {"event_at": "_at", "event_on": "to_date(_at)"}
         return {name: values[name] for name in topic.silver.columns if name in values}
-    values = {name: F.when(~F.col("is_deletion"), value) for name, value in values.items()}
-    return values | {topic.key: F.col("_key"), "valid_from": F.col("_at"), "is_deleted": F.col("is_deletion")}
+    values = {name: f"case when not is_deletion then {value} end" for name, value in values.items()}
+    return values | {topic.key: "_key", "valid_from": "_at", "is_deleted": "is_deletion"}
 
 
-def _value(field: Field) -> Column:
-    text = F.col(f"{field.name}.text")
+def _value(field: Field) -> str:
+    text = f"`{field.name}`.text"
     if field.type == "timestamp":
         return time_of(field.name)
     if field.type != "string":
-        return text.try_cast(field.type)
-    return F.nullif(text, F.lit("")) if field.empty_is_null else text
+        return f"try_cast({text} as {field.type})"
+    return f"nullif({text}, '')" if field.empty_is_null else text

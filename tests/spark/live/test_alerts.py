@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.control import alert_silences
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.live import fingerprint, savepoints, state_job
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products import alerts
 from spark_jobs.live.products.alert_rules import ACTIVE_ROWS, DAY, MANY_DEBITS, SILENCE, WINDOW, Limits
 from spark_jobs.live.products.alerts import QUERY, Alerting
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.live_lake import arrive, fingerprint_of, run_live
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_each_alert_is_written_once_over_crashes_a_restart_and_a_restored_savepo
     ):
         debits(settings, batch, *given, amount=60_000 if batch == 4 else 10)
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", crash_at(point))
+            kill_points.reach(patch, crash_at(point))
             with pytest.raises(AssertionError, match=f"killed {point}"):
                 run_live(live, settings, [QUERY])
     assert raised(settings) == Counter([many])  # the fourth batch, and with it the timer of A2, is left for the next start

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.gold.tables import daily_totals, debit_share as gold_share
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import sources, tables
 from spark_jobs.live import savepoints
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products.debit_share import QUERY, STATE, Counts, Day, Share, Sharing, step
 from spark_jobs.runtime.settings import Settings
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.live_lake import arrive, fingerprint_of, run_live
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -83,7 +83,7 @@ def test_the_share_goes_on_over_crashes_restarts_and_a_restored_savepoint(
 
     def crash(point: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", lambda name: 1 / 0 if name == point else None)
+            kill_points.reach(patch, lambda name: 1 / 0 if name == point else None)
             with pytest.raises(AssertionError, match="ZeroDivisionError"):
                 run_live(live, settings, [QUERY])
 

@@ -11,13 +11,13 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.control import districts
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.live import places, resets, savepoints, state_job
 from spark_jobs.live.products.district_transactions import QUERY
 from spark_jobs.live.running import stages
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.service import run_loop
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.frames import at
 from tests.support.live_lake import arrive, fingerprint_of, run_live
 
@@ -128,7 +128,7 @@ def test_a_batch_that_is_repeated_is_written_once_by_one_version(
     load(settings, d1="Praha")
     arrive(settings, 1, ("a", TEN))
     with monkeypatch.context() as patch:
-        patch.setattr(sinks, "kill_point", crash)
+        kill_points.reach(patch, crash)
         with pytest.raises(AssertionError, match="killed before the table"):
             run_live(live, settings, [QUERY])
     assert found(settings) == {}

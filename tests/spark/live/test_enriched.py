@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from spark_jobs.gold.tables.enriched_transactions import enrich
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import sources, tables
 from spark_jobs.live import checkpoints, fingerprint, offset_logs, places, savepoints, state_job
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products import enriched_transactions
@@ -24,7 +24,7 @@ from spark_jobs.live.products.enriched_transactions import QUERY, Enriching
 from spark_jobs.runtime.settings import Settings, read_settings
 from spark_jobs.runtime.times import to_micros
 from spark_jobs.service.checkpoints import Generation
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.frames import at
 from tests.support.live_lake import arrive, fingerprint_of, run_live
 from tests.support.rows import message
@@ -114,7 +114,7 @@ def test_each_row_goes_on_once_over_crashes_and_restarts_as_gold_has_it(
 
     def crash(point: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", lambda name: 1 / 0 if name == point else None)
+            kill_points.reach(patch, lambda name: 1 / 0 if name == point else None)
             with pytest.raises(AssertionError, match="ZeroDivisionError"):
                 run_live(live, settings, [QUERY])
 

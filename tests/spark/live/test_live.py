@@ -150,7 +150,7 @@ def decide(spark: SparkSession, runs: Iterable[Iterable[tuple[int, Sequence[tupl
         judged = frame(spark, "transaction_id string, event_at timestamp, _batch bigint, _offset bigint, _is_valid boolean", rows)
         others = [name for name in tables.LIVE_TRANSACTIONS.columns if name not in judged.columns]
         judged = judged.withColumns({name: F.lit(None) for name in others} | {"_topic": F.lit("t"), "_partition": F.lit(0)})
-        marks, newest = intake.watermarks(judged, newest, 10)
+        marks, newest = intake.watermarks(intake.batches(judged), newest, 10)
         found = intake.decide(judged, marks, known).localCheckpoint()
         known = intake.remembered(known.unionByName(intake.accepted(found).select(*known.columns)), intake.refused(found), AFTER_ALL, None)
         known = known.withColumn("_batch", F.lit(0).cast("bigint"))

@@ -12,7 +12,7 @@ from spark_jobs.lake import sinks, tables
 from spark_jobs.live import running
 from spark_jobs.live.queries import BY_NAME
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support import lake, redrive_cases as cases
+from tests.support import kill_points, lake, redrive_cases as cases
 from tests.support.live_lake import arrive, run_live
 
 QUERY = BY_NAME["daily_totals"]
@@ -59,7 +59,7 @@ def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(
                 raise RuntimeError(f"killed {at}")
 
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", crash)
+            kill_points.reach(patch, crash)
             with pytest.raises(AssertionError, match=f"killed {point}"):
                 run_live(live, settings, queries=[QUERY])
     run_live(live, settings, queries=[QUERY])
@@ -95,7 +95,7 @@ def test_what_an_unfinished_batch_has_refused_stays_refused_and_nothing_else_of_
         start(newer=begun_with_newer)
         in_batch(2)
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", crash)
+            kill_points.reach(patch, crash)
             with pytest.raises(AssertionError, match="killed"):
                 start(newer=begun_with_newer)
         in_batch(3)

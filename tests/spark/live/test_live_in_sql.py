@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from spark_jobs import run
 from spark_jobs.commands import live as commands
 from spark_jobs.gold.tables import customer_sessions, daily_totals, sliding_totals
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import sources, tables
 from spark_jobs.live import fingerprint, savepoints, sql_queries, state_job, upgrade
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.running import build
@@ -21,7 +21,7 @@ from spark_jobs.live.sql_tables import find_tables, load
 from spark_jobs.runtime.errors import SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
 from tests.spark.live.test_live import EDGES, closed, some_rows
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.frames import at
 from tests.support.live_lake import adding, arrive, fingerprint_of, rows, run_live, written
 
@@ -69,7 +69,7 @@ def test_tables_in_sql_equal_those_in_python_whatever_happens(
         saved = savepoints.create(settings, "one", datetime.now(UTC))
         arrive(settings, 6, *some_rows(chance, 6))
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", partial(crash, "after gold.live_sql_daily_totals"))
+            kill_points.reach(patch, partial(crash, "after gold.live_sql_daily_totals"))
             with pytest.raises(AssertionError, match="killed after"):
                 run_live(live, settings, [IN_SQL["daily_totals"]])
         run_live(live, settings, queries)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.lake import sinks, sources, tables
+from spark_jobs.lake import sources, tables
 from spark_jobs.live import application, places, savepoints, state_job, upgrade
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.live.products.lookups import LOOKUPS, look_up_accounts
 from spark_jobs.live.queries import switched_on
 from spark_jobs.runtime.errors import LedgerError, SettingsError
 from spark_jobs.runtime.settings import Settings, read_settings
-from tests.support import lake
+from tests.support import kill_points, lake
 from tests.support.live_lake import DAILY, arrive, fingerprint_of, run_live
 
 QUERIES = (DAILY, *LOOKUPS)
@@ -98,7 +98,7 @@ def test_the_chain_of_two_tables_survives_crashes_savepoints_and_rebuilding(
                 raise RuntimeError(f"killed {at}")
 
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, "kill_point", crash)
+            kill_points.reach(patch, crash)
             with pytest.raises(AssertionError, match=f"killed {point}"):
                 run_live(live, settings, LOOKUPS)
     with pytest.raises(LedgerError, match=r"live lookup_errors has not taken gold\.live_account_lookups up to its version \d+"):

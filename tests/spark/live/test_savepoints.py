@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import tables
 from spark_jobs.live import fingerprint, places, resets, savepoints
 from spark_jobs.live.declaration import LiveQuery
 from spark_jobs.runtime.errors import LedgerError, SettingsError
@@ -66,7 +66,7 @@ def test_a_savepoint_is_of_one_moment_or_is_not_made(live: SparkSession, setting
     with pytest.raises(LedgerError, match=r"live daily_totals has not taken gold\.live_transactions up to its version 2"):
         savepoints.create(settings, "early", NOW)
     with monkeypatch.context() as patch:
-        patch.setattr(sinks, "kill_point", crash_at("after gold.live_refused"))
+        kill_points.reach(patch, crash_at("after gold.live_refused"))
         arrive(settings, 3, ("c", "2024-01-02 10:00:00"), ("c", "2024-01-02 10:00:00"))
         with pytest.raises(AssertionError, match="killed after"):
             run_live(live, settings, ())
