@@ -29,11 +29,12 @@ def are_few(rows: int, size: int) -> bool:
     return rows <= MOST_ROWS and size <= MOST_BYTES
 
 
-def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn) -> None:
-    """Append rows, each part in the table's order, in one commit that is skipped when it was done before."""
+def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn, *, keeps_order: bool = False) -> None:
+    """Append rows, each part in the table's order or as it is, in one commit that is skipped when it was done before."""
     delta = table.open(settings)
     if not _is_done(delta, txn):
-        ordered = (part.sort_by([(name, "ascending") for name in order_of(table)]) for part in parts)
+        order = [(name, "ascending") for name in order_of(table)]
+        ordered = parts if keeps_order else (part.sort_by(order) for part in parts)
         _append(delta, ordered, table, _commit(settings, table, txn), _writer(table))
 
 

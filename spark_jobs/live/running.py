@@ -206,9 +206,10 @@ class Live(_LiveStream):
                     rows = rows.withColumn("_live_batch", F.lit(number).cast("bigint"))  # for tables that have it
                     txn = Txn(checkpoint.application, number)
                     if few_rows.are_few(count, size):
-                        few_rows.append((found.toArrow() for found in [rows.select(*table.columns)]), self._settings, table, txn)
+                        found = (part.toArrow() for part in [rows.select(*table.columns)])  # only if they are not there yet
+                        few_rows.append(found, self._settings, table, txn, keeps_order=True)
                     else:
-                        sinks.append_rows(rows, self._settings, table, txn)
+                        sinks.append_once(rows.coalesce(1), self._settings, table, txn, {"upto": number})
             finally:
                 kept.unpersist()
 

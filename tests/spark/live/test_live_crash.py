@@ -112,7 +112,7 @@ def test_a_start_without_anything_new_judges_nothing(live: SparkSession, setting
     arrive(settings, 1, ("a", "2024-01-01 10:00:00"))
     run_live(live, settings, ())
     taken: list[int] = []
-    monkeypatch.setattr(running.Intake, "_process", lambda self, judged, *_: taken.append(judged.count()))
+    monkeypatch.setattr(running.Intake, "_decide", lambda self, judged, *_: taken.append(judged.count()))
     run_live(live, settings, ())
     assert taken == []
 
