@@ -38,7 +38,7 @@ class Sent:
             "bootstrap.servers": self.bootstrap,
             "message.max.bytes": 10**9,  # before compression; the broker refuses what is larger than 12 MiB after it
             "batch.size": 2**31 - 1,
-            "linger.ms": 2000,  # so that what is sent together is one record batch; a flush does not wait for it
+            "linger.ms": 60_000,  # so that what is sent together is one record batch, also on a busy machine; a flush does not wait for it
             "compression.type": codec,
         }
         producer = Producer(conf)
