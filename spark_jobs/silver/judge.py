@@ -17,20 +17,20 @@ def judge(parsed: DataFrame, rules: RuleSet) -> DataFrame:
 
     A row that breaks the first rule (`parseable`) is judged by no other.
     """
-    parseable, *others = rules.rules
+    names, holds = [spark_text(rule.name) for rule in rules.rules], [_holds(rule) for rule in rules.rules]
     # Generated code has no functions of arrays with conditions in them.
-    broken = ", ".join(f"case when not {_holds(rule)} then {spark_text(rule.name)} end" for rule in others)
+    broken = (f"case when not {text} then {name} end" for name, text in zip(names[1:], holds[1:], strict=True))
     named = f"""case
-        when {_all_hold(rules)} then array()
-        when {_holds(parseable)} then split(concat_ws({", ".join(filter(None, (_BETWEEN, broken)))}), {_BETWEEN})
-        else array({spark_text(parseable.name)})
+        when {" and ".join(holds)} then array()
+        when {holds[0]} then split(concat_ws({", ".join([_BETWEEN, *broken])}), {_BETWEEN})
+        else array({names[0]})
     end"""
     return parsed.withColumn("broken_rules", F.expr(f"cast({named} as array<string>)"))
 
 
 def keeps_all(rules: RuleSet) -> Column:
     """Whether a parsed row keeps all rules of a set."""
-    return F.expr(_all_hold(rules))
+    return F.expr(" and ".join(map(_holds, rules.rules)))
 
 
 def is_valid() -> Column:
@@ -52,10 +52,6 @@ def detail(rules: RuleSet, fields: Sequence[str]) -> Column:
     extra = f"concat('unknown fields: ', substring(concat_ws(', ', {unknown}), 1, {_LONGEST_DETAIL}))"
     found.append(f"case when is_json_object and size({unknown}) > 0 then {extra} end")
     return F.expr(f"case when not {IS_VALID} then concat_ws('; ', {', '.join(found)}) end")
-
-
-def _all_hold(rules: RuleSet) -> str:
-    return "(" + " and ".join(map(_holds, rules.rules)) + ")"
 
 
 def _holds(rule: Rule) -> str:
