@@ -92,7 +92,7 @@ def append(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa
 def append_under_lease(settings: Settings, table: Table, rows: Iterable[dict[str, Any]] | pa.Table, once: Txn | None = None) -> None:
     """`append` for a caller that holds the table's lease."""
     ensure_tables(settings, [table], has_lease=True)
-    target = table.open(settings)
+    target = table.open_to_write(settings)
     done = target.transaction_version(once.application) if once else None
     if once and done is not None and done >= once.version:
         return

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from spark_jobs import control
-from spark_jobs.lake import ranges
+from spark_jobs.lake import ranges, snapshots
 from spark_jobs.lake.tables import BATCHES, HOLES, LAYERS, Table
 from spark_jobs.lake.versions import FileChanges, file_changes
 from spark_jobs.runtime import storage
@@ -136,7 +136,7 @@ class _Relations:
         table, written = self._tables[name], self._written
         folder = self._instead.get(table.name, table.path(self._settings))
         declared = None if table == written.table else table  # a column that the judged table lacks closes its gate
-        delta = DeltaTable(str(folder), version=self._versions.get(table.name))
+        delta = snapshots.open_table(folder, self._versions.get(table.name))
         self._heads[name] = delta.version()
         control.register(self.builder, f"raw_{name}", delta, declared)
         follows_batches = "_batch" in table.columns and table.topic == written.table.topic

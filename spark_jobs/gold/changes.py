@@ -17,6 +17,7 @@ from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.session import HELD_PLANS, SMALL_PLANS
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 
 MOST_SMALL = 20_000  # rows that each task can hold
 MOST_HELD = 250_000  # rows of a feed in memory; their neighbours in most tables, and what changes of these, fit beside them
@@ -175,7 +176,7 @@ class Versions:
         silver = inputs.silver(ranges.since("event_at", self.first) if is_temporal and self.first is not None else ALL)
         since = F.broadcast(self.since) if self.are_few else self.since
         is_touched = (F.col("event_at") >= F.col("_since")) if is_temporal else F.lit(True)
-        touched = silver.join(since, on=self.key).where(is_touched).select(*silver.columns)
+        touched = silver.join(since, on=self.key).where(is_touched).selectExpr(*quoted(silver.columns))
         if not self.are_few:
             return Change(touched, touched, is_in_place=False)
         rows, few = hold(touched)
@@ -189,8 +190,8 @@ def hold_versions(feed: Feed, key: str) -> Versions | None:
     Where a commit changes nothing of a version but its `valid_to`, other versions hold from the earlier one of both times on.
     """
     same = [name for name in feed.rows.columns if name not in ("valid_to", "is_current", "_change_type")]
-    since = F.when(F.count("*") > 1, F.min("valid_to")).otherwise(F.col("valid_from"))
-    by_commit = feed.rows.groupBy(*same).agg(since.alias("_since"))
+    since = F.expr("case when count(*) > 1 then min(valid_to) else valid_from end as _since")
+    by_commit = feed.rows.groupBy(*same).agg(since)
     by_key = by_commit.groupBy(key).agg(F.min("_since").alias("_since"), F.max("_commit_version").alias("_last"))
     held, few = hold(by_key)
     facts = (

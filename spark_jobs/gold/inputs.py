@@ -18,6 +18,7 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import applied
 from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 
 LARGE_PLANS = {"spark.sql.shuffle.partitions": "4"}
 _ONE = Template("select $value from t where $where")
@@ -54,7 +55,7 @@ def open_inputs(spark: SparkSession, settings: Settings, silver: Source, *, touc
 
     def read(table: Table) -> DataFrame:
         source = source_of(table)
-        return sources.read_table(spark, settings, source.table, version=source.version).select(*table.columns)
+        return sources.read_table(spark, settings, source.table, version=source.version).selectExpr(*quoted(table.columns))
 
     def read_few(table: Table, where: Where) -> DataFrame | None:
         rows = rows_where(settings, source_of(table), table, where)

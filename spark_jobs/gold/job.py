@@ -27,6 +27,7 @@ from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.session import SMALL_PLANS
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ def _make(spark: SparkSession, settings: Settings, targets: Collection[Table], t
             return
         given = inputs.open_inputs(session, settings, inputs.silver_in_time(settings, *txn), touches_few=is_small)
         with sinks.configured(session, SMALL_PLANS if is_small else inputs.LARGE_PLANS):
-            whole = table.strategy.whole(table, given).select(*table.columns)
+            whole = table.strategy.whole(table, given).selectExpr(*quoted(table.columns))
             if control.count(table.open(settings)):
                 sinks.merge_parts(given.table(table), whole, settings, table, txn, are_few=is_small)
             else:
@@ -183,7 +184,7 @@ def follow_dimension(spark: SparkSession, settings: Settings, dimension: Table, 
 
 
 def _amend(change: Change, given: Inputs, settings: Settings, table: GoldTable, txn: Txn) -> None:
-    present, wanted = (part.select(*table.columns) for part in table.strategy.parts(table, change, given))
+    present, wanted = (part.selectExpr(*quoted(table.columns)) for part in table.strategy.parts(table, change, given))
     sinks.merge_parts(present, wanted, settings, table, txn, are_few=change.touches_few)
 
 

@@ -58,8 +58,8 @@ def steps(transactions: DataFrame) -> DataFrame:
 
 def total(amount: str, kind: str | None = None) -> Column:
     """The sum of an amount as decimal(38,2), of all rows or of those of one type."""
-    value = F.col(amount) if kind is None else F.when(F.col("type") == kind, F.col(amount)).otherwise(F.lit(0).cast("decimal(18,2)"))
-    return F.sum(value.cast("decimal(38,2)")).cast("decimal(38,2)")
+    value = amount if kind is None else f"case when type = '{kind}' then {amount} else cast(0 as decimal(18,2)) end"
+    return F.expr(f"cast(sum(cast({value} as decimal(38,2))) as decimal(38,2))")
 
 
 def day_of(event_at: str) -> Column:
@@ -69,4 +69,4 @@ def day_of(event_at: str) -> Column:
 
 def is_valid_then() -> Column:
     """Whether a version holds at `event_at`: from valid_from, included, to valid_to, excluded, if it has one."""
-    return (F.col("event_at") >= F.col("valid_from")) & (F.col("valid_to").isNull() | (F.col("event_at") < F.col("valid_to")))
+    return F.expr("event_at >= valid_from and (valid_to is null or event_at < valid_to)")

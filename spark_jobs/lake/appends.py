@@ -33,7 +33,7 @@ def append(settings: Settings, table: Table, rows: Iterable[pa.RecordBatch], com
 
     Raises what `rows` raises. Then nothing is committed and no file is left.
     """
-    delta, count = table.open(settings), 0
+    delta, count = table.open_to_write(settings), 0
     files: list[_File] = []
 
     def write(group: pa.Table) -> None:

@@ -31,7 +31,7 @@ def are_few(rows: int, size: int) -> bool:
 
 def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn, *, keeps_order: bool = False) -> None:
     """Append rows, each part in the table's order or as it is, in one commit that is skipped when it was done before."""
-    delta = table.open(settings)
+    delta = table.open_to_write(settings)
     if not _is_done(delta, txn):
         order = [(name, "ascending") for name in order_of(table)]
         ordered = parts if keeps_order else (part.sort_by(order) for part in parts)
@@ -40,7 +40,7 @@ def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn
 
 def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *, page_rows: int = _PAGE_ROWS) -> None:
     """Append the rows of the batches that the table does not have yet (column `_batch`), as they are ordered, in one commit."""
-    delta = table.open(settings)
+    delta = table.open_to_write(settings)
     if not _is_done(delta, txn):
         new = rows.filter(pc.field("_batch") > (delta.transaction_version(txn.application) or 0))
         _append(delta, [new], table, _commit(settings, table, txn, "batch"), _writer(table, page_rows))
@@ -60,7 +60,7 @@ def merge(
     It is skipped when it was done before. `matched` and `deletes_where` as in sinks.merge_rows, in SQL that Spark and DataFusion understand
     alike. Raises LedgerError when two rows have the same keys.
     """
-    delta, keys = table.open(settings), merge_keys(table)
+    delta, keys = table.open_to_write(settings), merge_keys(table)
     if _is_done(delta, txn):
         return
     if not few.num_rows:
@@ -87,7 +87,7 @@ def merge(
 
 def note_applied(settings: Settings, table: Table, txn: Txn) -> None:
     """Note, in a commit without rows, how far an application has brought a table that did not have to change."""
-    delta = table.open(settings)
+    delta = table.open_to_write(settings)
     if _is_done(delta, txn):
         return
     kill_point(f"before {table.name}")

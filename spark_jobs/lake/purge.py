@@ -32,7 +32,7 @@ def rewrite(spark: SparkSession, settings: Settings, table: Table) -> None:
 
 def seal(settings: Settings, table: Table) -> None:
     """Add a commit without files. Commits before it carry statistics of files that are gone: smallest and largest values."""
-    delta = table.open(settings)
+    delta = table.open_to_write(settings)
     delta.create_write_transaction(
         [], "append", delta.schema(), list(table.partitioned_by), commit_properties=commit_properties(settings, table)
     )
@@ -43,7 +43,7 @@ def sweep(settings: Settings, table: Table) -> int:
 
     Raises LedgerError, and removes nothing, when a file that it needs is not there.
     """
-    delta, folder = table.open(settings), table.path(settings)
+    delta, folder = table.open_to_write(settings), table.path(settings)
     kill_point(f"before sweeping {table.name}")
     needed = {folder / unquote(path) for path in pa.table(delta.get_add_actions()).column("path").to_pylist()}
     if missing := [path for path in needed if not path.is_file()]:

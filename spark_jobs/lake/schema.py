@@ -98,7 +98,7 @@ def _create(settings: Settings, table: Table) -> None:
 
 
 def _add_columns(settings: Settings, table: Table) -> None:
-    delta = table.open(settings)
+    delta = table.open_to_write(settings)
     if names := lacking(table, delta):  # otherwise another process was faster
         delta.alter.add_columns([field for field in table.delta_schema().fields if field.name in names])
         log.info("%s: added %s, null in the rows that were there", table.name, ", ".join(names))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.runtime import progress
+from spark_jobs.runtime import known_classes, progress
 from spark_jobs.runtime.errors import LedgerError, first_line
 
 AT_ONCE = 3  # while one plans or commits, others compute
@@ -71,6 +71,5 @@ def copy_of(spark: SparkSession) -> SparkSession:
 
 def within(spark: SparkSession, rows: DataFrame) -> DataFrame:
     """The same rows, of a session that is a copy of theirs."""
-    jvm: Any = spark._jvm
     plan = rows._jdf.queryExecution().analyzed()
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+    return DataFrame(getattr(spark._jvm, known_classes.DATASET).ofRows(spark._jsparkSession, plan), spark)

@@ -12,7 +12,6 @@ from itertools import accumulate
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from deltalake import DeltaTable as DeltaLog
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.lake import few_rows, leases, ranges
@@ -22,6 +21,7 @@ from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 
 _ROWS_A_FILE = 500_000
 _ROWS_A_CUT = 250_000
@@ -51,7 +51,7 @@ def append_once(rows: DataFrame, settings: Settings, table: Table, txn: Txn, num
     """Append rows in one commit, which is skipped when it was done before; `numbers` go into the commit's userMetadata."""
     kill_point(f"before {table.name}")
     (
-        rows.select(*table.columns)
+        rows.selectExpr(*quoted(table.columns))
         .write.format("delta")
         .mode("append")
         .option("txnAppId", txn.application)
@@ -83,7 +83,7 @@ def append_rows(rows: DataFrame, settings: Settings, table: Table, txn: Txn, *, 
         few_rows.append([few], settings, table, txn)
         return
     place = reduce(Column.__add__, ((F.col(order_of(table)[0]) >= F.lit(day)).cast("int") for day in cuts), F.lit(0))
-    spread = rows.select(*table.columns)
+    spread = rows.selectExpr(*quoted(table.columns))
     spread = spread.repartitionById(len(cuts) + 1, place) if cuts else spread.coalesce(1)
     append_once(spread.sortWithinPartitions(*order_of(table)), settings, table, txn, {"upto": txn.version})
 
@@ -128,7 +128,7 @@ def mark_removed_rows(spark: SparkSession, settings: Settings, tables: Iterable[
     By Spark: delta-rs would demand of readers that they know variants, too.
     """
     for table in tables:
-        if DeltaLog(str(table.path(settings))).metadata().configuration.get(MARKS) != "true":
+        if table.open(settings).metadata().configuration.get(MARKS) != "true":
             path = str(table.path(settings)).replace("`", "``")
             spark.sql(f"alter table delta.`{path}` set tblproperties ('{MARKS}' = 'true')")
 
@@ -139,7 +139,7 @@ def compact(spark: SparkSession, settings: Settings, table: Table, most_files: i
     Files that have reached the size stay as they are, so the work does not grow with the table.
     """
     path = str(table.path(settings))
-    sizes = pa.table(DeltaLog(path).get_add_actions()).column("size_bytes").to_pylist()
+    sizes = pa.table(table.open(settings).get_add_actions()).column("size_bytes").to_pylist()
     if sum(size < file_bytes for size in sizes) <= most_files:
         return
     kill_point(f"before compacting {table.name}")
@@ -151,16 +151,16 @@ def compact(spark: SparkSession, settings: Settings, table: Table, most_files: i
 
 def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> DataFrame:
     """What must change to turn `present` into `wanted`: rows that are new or differ, and `_is_gone` for those to delete."""
-    names = wanted.columns
-    p, w = present.select(F.struct(*names).alias("p"), *on), wanted.select(F.struct(*names).alias("w"), *on)
-    changed = p.join(w, on=list(on), how="full_outer").where(~F.col("p").eqNullSafe(F.col("w")))
-    is_gone = F.col("w").isNull()
-    return changed.select(F.coalesce("w", "p").alias("r"), is_gone.alias("_is_gone")).select("r.*", "_is_gone")
+    row, keys = f"struct({', '.join(quoted(wanted.columns))})", quoted(on)
+    p, w = present.selectExpr(f"{row} as p", *keys), wanted.selectExpr(f"{row} as w", *keys)
+    changed = p.join(w, on=list(on), how="full_outer").where("not p <=> w")
+    return changed.selectExpr("coalesce(w, p) as r", "w is null as _is_gone").select("r.*", "_is_gone")
 
 
 def changes_of(table: Table, present: DataFrame, wanted: DataFrame) -> DataFrame:
     """The `difference` of parts of a table, computed now and kept."""
-    return difference(present.select(*table.columns), wanted.select(*table.columns), on=merge_keys(table)).transform(kept)
+    columns = quoted(table.columns)
+    return difference(present.selectExpr(*columns), wanted.selectExpr(*columns), on=merge_keys(table)).transform(kept)
 
 
 def merge_parts(present: DataFrame, wanted: DataFrame, settings: Settings, table: Table, txn: Txn, *, are_few: bool) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import deltalake
 
+from spark_jobs.lake import snapshots
 from spark_jobs.lake.ddl import delta_struct, parse_columns
 from spark_jobs.runtime.settings import Settings
 
@@ -63,8 +64,12 @@ class Table:
         return deltalake.DeltaTable.is_deltatable(str(self.path(settings)))
 
     def open(self, settings: Settings, version: int | None = None) -> deltalake.DeltaTable:
-        """The table as it is now, or as it was at a version, without Spark."""
-        return deltalake.DeltaTable(str(self.path(settings)), version=version)
+        """The table as it is now, or as it was at a version, without Spark; for reading (snapshots.py)."""
+        return snapshots.open_table(self.path(settings), version)
+
+    def open_to_write(self, settings: Settings) -> deltalake.DeltaTable:
+        """The table as it is now, for the one who writes by it, without Spark: it follows what it writes."""
+        return deltalake.DeltaTable(str(self.path(settings)))
 
     def delta_schema(self) -> deltalake.Schema:
         """The schema for readers and writers that need no Spark."""

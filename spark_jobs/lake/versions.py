@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
-
+from spark_jobs.lake import snapshots
 from spark_jobs.lake.tables import Table, ensure_tables
 from spark_jobs.lake.txn import Txn, commit_properties
 from spark_jobs.runtime.errors import LedgerError
@@ -61,7 +60,7 @@ def is_from_before(path: Path, version: int, moment: datetime) -> bool:
 
 def _changes_from(path: Path, version: int) -> Iterator[int]:
     """The versions of the table at `path`, from one on, whose commits may have added, changed or removed a row."""
-    return (number for number in range(version, DeltaTable(str(path)).version() + 1) if not is_maintenance(path, number))
+    return (number for number in range(version, snapshots.open_table(path).version() + 1) if not is_maintenance(path, number))
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def set_back(
     for the kill points. The caller holds the table's lease. Raises LedgerError, and writes nothing, where the table has not come to that
     version.
     """
-    delta = table.open(settings)
+    delta = table.open_to_write(settings)
     if (delta.transaction_version(mark.application) or 0) >= mark.version:
         return
     if version is not None and version > delta.version():
@@ -158,7 +157,7 @@ def rows_written(path: Path, after: int, applications: Collection[str]) -> int |
 
     A commit that is no longer in the log counts as one without metrics.
     """
-    commits = (_commit_info(path, version) for version in range(after + 1, DeltaTable(str(path)).version() + 1))
+    commits = (_commit_info(path, version) for version in range(after + 1, snapshots.open_table(path).version() + 1))
     own = [commit.get("operationMetrics", {}) for commit in commits if not commit or commit.get("application") in applications]
     return sum(int(metrics.get(what, 0)) for metrics in own for what in _CHANGES) if own else None
 

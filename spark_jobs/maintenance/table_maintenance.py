@@ -173,7 +173,7 @@ def _join(settings: Settings, table: Table, session: Callable[[], SparkSession],
 
 def _join_control(settings: Settings, table: Table) -> int:
     """Control tables are written without Spark, in whatever order."""
-    delta, checkpoints = table.open(settings), log_files.read_log(table.path(settings)).checkpoints
+    delta, checkpoints = table.open_to_write(settings), log_files.read_log(table.path(settings)).checkpoints
     if delta.version() - max(checkpoints, default=0) > _MOST_COMMITS_READ:  # Delta's own come every 100: no commit before may go
         delta.create_checkpoint()
     target = compaction.target_bytes(table)

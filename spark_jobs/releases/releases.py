@@ -8,7 +8,6 @@ from string import Template
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
@@ -186,7 +185,7 @@ def _other_silver(settings: Settings, source: Table, version: int, gold: Table, 
     now = gold.open(settings)
     versions = [judged, now.version()] if hold_same_rows(settings, gold, judged, now.version()) else [judged]
     application = control.following(settings, source)
-    taken = [DeltaTable(now.table_uri, version=each).transaction_version(application) for each in versions]
+    taken = [gold.open(settings, each).transaction_version(application) for each in versions]
     followed = [each for each in taken if each is not None]
     if any(hold_same_rows(settings, source, each, version) for each in followed):
         return None

@@ -68,7 +68,7 @@ def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:
     """Give tables the retention properties that follow from the settings, where they have others. The caller holds their leases."""
     wanted = retention_properties(settings)
     for table in tables:
-        delta = table.open(settings)
+        delta = table.open_to_write(settings)
         present = delta.metadata().configuration
         if changed := {name: value for name, value in wanted.items() if present.get(name) != value}:
             delta.alter.set_table_properties(changed)

@@ -184,6 +184,7 @@ def java_options(*, quick_compiler_only: bool = True, collector: str = "Parallel
         *executor_options(),
         "-XX:+ExitOnOutOfMemoryError",
         f"-XX:+Use{collector}GC",
+        "-XX:+UseTransparentHugePages",
         *(("-XX:TieredStopAtLevel=1",) if quick_compiler_only else _SLOW_COMPILER),
         "-XX:ReservedCodeCacheSize=256m",
         "-XX:-DontCompileHugeMethods",  # a filter of a hundred ranges is one: interpreted, each row takes ten times as long

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -50,6 +50,11 @@ def sql_text(text: str) -> str:
 def spark_text(text: str) -> str:
     """A text as a literal of Spark's SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def quoted(names: Iterable[str]) -> list[str]:
+    """Names of columns for `selectExpr`, which sends all of them to the JVM together; `select` calls it for each."""
+    return [f"`{name}`" for name in names]
 
 
 def print_masked(line: str) -> None:

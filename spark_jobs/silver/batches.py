@@ -15,6 +15,7 @@ from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sources
 from spark_jobs.lake.tables import ARRIVAL, Table
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 
 JUDGED = ["key", "value", "_timestamp", *ARRIVAL]
 _ROWS_A_PART = 1_000_000  # of a few hundred bytes; the next part begins after this one is recorded
@@ -66,7 +67,7 @@ class Part:
         Spark writes the numbers of batches into the code that it generates. So what follows is kept apart, by an operator that does
         nothing else: it is compiled once, and not again for each part.
         """
-        return sources.read_table(spark, settings, bronze).where(self._within).select(*JUDGED).coalesce(sources.ALL_TASKS)
+        return sources.read_table(spark, settings, bronze).where(self._within).selectExpr(*quoted(JUDGED)).coalesce(sources.ALL_TASKS)
 
     @property
     def _within(self) -> str:

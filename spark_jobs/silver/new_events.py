@@ -18,6 +18,7 @@ from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import ARRIVAL
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 from spark_jobs.runtime.times import from_micros
 from spark_jobs.silver import events, id_index
 from spark_jobs.silver.batches import JUDGED, SAMPLED, Part, are_few
@@ -103,7 +104,7 @@ def sort_events(spark: SparkSession, settings: Settings, topic: Topic, rules: Ru
         if not are_few(doubts):
             return _sort_many(spark, settings, topic, rules, part)
         marked = events.mark_duplicates(in_memory(spark, doubts), id_index.rows_at(spark, settings, topic, found, part.after), topic)
-        duplicates = marked.where("not is_first").select(*topic.duplicates.columns).toArrow()
+        duplicates = marked.where("not is_first").selectExpr(*quoted(topic.duplicates.columns)).toArrow()
     entries = valid.join(duplicates.select(PLACE), keys=PLACE, join_type="left anti")
     sizes = facts.group_by("_batch").aggregate([(name, function) for name, function in _BY_BATCH.values()])
     counted = [{name: row[f"{of}_{function}"] for name, (of, function) in _BY_BATCH.items()} | row for row in sizes.to_pylist()]

@@ -16,6 +16,7 @@ from spark_jobs.lake.kept import in_memory, kept
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.text import quoted
 from spark_jobs.silver import history, recompute
 from spark_jobs.silver.batches import JUDGED, Part
 from spark_jobs.silver.judge import is_valid
@@ -92,12 +93,12 @@ def _compare_few(
     ]
     rows = corrections.correct(in_memory(spark, pa.concat_tables(parts)), corrected, spark)
     judged = judge_records(rows, topic, rules)
-    judged = judged.withColumn("broken_rules", F.when(F.col("_is_new"), F.col("broken_rules")).otherwise(F.array().cast("array<string>")))
+    judged = judged.withColumn("broken_rules", F.expr("if(_is_new, broken_rules, cast(array() as array<string>))"))
     found = outcome_columns(judged, topic, "_is_new").toArrow()
     is_valid_row = pc.equal(pc.list_value_length(found["broken_rules"]), 0)
     messages, broken = found.filter(is_valid_row), found.filter(pc.invert(is_valid_row))
-    sides = F.when(F.col("_is_new"), F.array(F.lit(True))).otherwise(F.array(F.lit(False), F.lit(True)))
-    messages_of = in_memory(spark, messages).select(*typed(topic), *ARRIVAL, F.explode(sides).alias("_is_after"))
+    sides = "explode(if(_is_new, array(true), array(false, true))) as _is_after"
+    messages_of = in_memory(spark, messages).selectExpr(*typed(topic), *ARRIVAL, sides)
     outcomes = history.with_outcomes(messages_of, topic, "_is_after").toArrow()
     counts = outcomes.group_by(["_is_after", "outcome"]).aggregate([([], "count_all")]).rename_columns(["_is_after", "outcome", "n"])
     facts = {"input": len(new), "quarantined": len(broken), "first": pc.min(new["_batch"]).as_py()}
@@ -153,7 +154,7 @@ def _new_versions(
     sums = dict.fromkeys(_OUTCOMES.values(), 0)
     for row in counts.to_pylist():
         sums[row["outcome"]] += row["n"] if row["_is_after"] else -row["n"]
-    wanted = history.versions(outcomes, topic).select(*topic.silver.columns)
+    wanted = history.versions(outcomes, topic).selectExpr(*quoted(topic.silver.columns))
     return NewVersions(
         first=facts["first"],
         sums={name: facts[name] for name in ("input", "quarantined")} | {name: sums[outcome] for name, outcome in _OUTCOMES.items()},

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, functions as F
 from expectations.row_rules import RuleSet
 from expectations.wire_format import WireSchema
 from spark_jobs.lake.topic import ARRIVAL, Field, Topic
+from spark_jobs.runtime.text import quoted
 from spark_jobs.silver.judge import IS_VALID, detail, is_valid, judge
 from spark_jobs.silver.parse import parse_fields, time_of
 
@@ -58,7 +59,7 @@ def valid_records(bronze: DataFrame, topic: Topic, rules: RuleSet) -> DataFrame:
 
 def quarantined(judged: DataFrame, topic: Topic) -> DataFrame:
     """The rows that break a rule, as the quarantine table has them."""
-    return judged.where(~is_valid()).select(*topic.quarantine.columns)
+    return judged.where(~is_valid()).selectExpr(*quoted(topic.quarantine.columns))
 
 
 def type_records(parsed: DataFrame, topic: Topic) -> DataFrame:

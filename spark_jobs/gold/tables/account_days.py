@@ -13,6 +13,7 @@ from spark_jobs.gold.strategies import Inputs, Keys, Parts, Region
 from spark_jobs.gold.sums import BOOKED, last_of
 from spark_jobs.gold.tables.account_balances import account_balances
 from spark_jobs.runtime.late_spark import F, Window
+from spark_jobs.runtime.text import quoted
 
 if TYPE_CHECKING:
     from datetime import date
@@ -41,7 +42,7 @@ def with_openings(days: DataFrame) -> DataFrame:
     closing - (opening + credits - debits): 0 where the day balances, null where there is no opening.
     """
     opening = F.lag("closing").over(Window.partitionBy("account_id").orderBy("day"))
-    return days.withColumn("opening", opening).withColumn("difference", _difference()).select(*TABLE.columns)
+    return days.withColumn("opening", opening).withColumn("difference", _difference()).selectExpr(*quoted(TABLE.columns))
 
 
 def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
@@ -66,7 +67,7 @@ def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
         .where(F.col("_is_rebuilt") | (F.coalesce(F.col("_after") > F.col("day"), F.lit(True))))
         .withColumns({"opening": F.col("_before.closing"), "_before": F.col("_before.day")})
         .withColumn("difference", _difference())
-        .select(*TABLE.columns, "_was", "_is_rebuilt", "_before", "_after")
+        .selectExpr(*quoted(TABLE.columns), "_was", "_is_rebuilt", "_before", "_after")
     )
 
 
@@ -114,7 +115,7 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
         days, isolated = inputs.table(TABLE), inputs.hold(isolated)
         of_isolated = amended(*(rows.join(isolated, on="account_id", how="left_semi") for rows in (days, rebuilt)))
         found = found.join(isolated, on="account_id", how="left_anti").unionByName(inputs.hold(of_isolated))
-    return found.where("_was is not null").select("_was.*"), found.select(*TABLE.columns)
+    return found.where("_was is not null").select("_was.*"), found.selectExpr(*quoted(TABLE.columns))
 
 
 TABLE = GoldTable(

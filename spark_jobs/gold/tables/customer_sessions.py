@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Inputs, Keys, Parts, Region
 from spark_jobs.runtime.late_spark import F, Window
+from spark_jobs.runtime.text import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +53,7 @@ def _join(pieces: DataFrame) -> DataFrame:
             F.sum("transactions").alias("transactions"),
             F.sum("amount").cast("decimal(38,2)").alias("amount"),
         )
-        .select(*TABLE.columns)
+        .selectExpr(*quoted(TABLE.columns))
     )
 
 

@@ -11,6 +11,7 @@ from spark_jobs.gold.sums import is_valid_then
 from spark_jobs.lake.functions import TO_BE_MASKED
 from spark_jobs.lake.silver_tables import COORDINATES, SILVER_CUSTOMERS, SILVER_TRANSACTIONS, TRANSACTION
 from spark_jobs.runtime.late_spark import F
+from spark_jobs.runtime.text import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,7 +34,7 @@ def enrich(transactions: DataFrame, customers: DataFrame) -> DataFrame:
         "customer_version_from": F.col("valid_from"),
     }
     is_matched = F.col("customer_status") == "matched"
-    return joined.withColumns({name: F.when(is_matched, value) for name, value in customer.items()}).select(*TABLE.columns)
+    return joined.withColumns({name: F.when(is_matched, value) for name, value in customer.items()}).selectExpr(*quoted(TABLE.columns))
 
 
 def mask_name(name: Column) -> Column:

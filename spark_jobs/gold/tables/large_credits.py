@@ -8,6 +8,7 @@ from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Rows
 from spark_jobs.lake.silver_tables import COORDINATES
 from spark_jobs.runtime.late_spark import F
+from spark_jobs.runtime.text import quoted
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def large_credits(transactions: DataFrame, over: Decimal) -> DataFrame:
     """gold.large_credits of some silver rows: the credits of more than an amount."""
     is_large = (F.col("type") == "Credit") & (F.col("amount") > F.lit(over))
-    return transactions.where(is_large).select(*TABLE.columns)
+    return transactions.where(is_large).selectExpr(*quoted(TABLE.columns))
 
 
 TABLE = GoldTable(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import HOURS_A_DAY, Inputs, Parts, Region, Windows
 from spark_jobs.runtime.late_spark import F, Window
+from spark_jobs.runtime.text import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,7 +39,7 @@ def best_of_weeks(counts: DataFrame) -> DataFrame:
     """gold.weekly_top_customers of `weekly_counts`."""
     best_first = Window.partitionBy("window_start").orderBy(F.desc("transactions"), "customer_id")
     ranked = counts.withColumn("rank", F.row_number().over(best_first)).where(F.col("rank") <= TOP)
-    return ranked.withColumn("window_end", F.col("window_start") + F.expr(f"interval {DAYS} days")).select(*_COLUMNS)
+    return ranked.withColumn("window_end", F.col("window_start") + F.expr(f"interval {DAYS} days")).selectExpr(*quoted(_COLUMNS))
 
 
 def with_added(region: Region, inputs: Inputs) -> Parts:
