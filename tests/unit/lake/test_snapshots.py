@@ -72,11 +72,14 @@ def test_a_folder_that_was_put_in_place_of_another_is_another_table(tmp_path: Pa
 
 def test_a_commit_that_only_a_checkpoint_tells_of_is_read_again(tmp_path: Path) -> None:
     append(tmp_path, 1)
-    DeltaTable(tmp_path).create_checkpoint()
-    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
-    assert numbers(open_table(tmp_path)) == [1]
     append(tmp_path, 2)
-    assert numbers(open_table(tmp_path)) == [1, 2]
+    DeltaTable(tmp_path).create_checkpoint()
+    first = open_table(tmp_path)
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    second = open_table(tmp_path)
+    assert second is not first
+    assert numbers(second) == [1, 2]
+    assert open_table(tmp_path) is not second
 
 
 def test_few_tables_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
