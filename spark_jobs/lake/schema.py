@@ -16,8 +16,8 @@ import deltalake
 from spark_jobs.lake import leases
 from spark_jobs.lake.ddl import delta_struct, parse_columns
 from spark_jobs.lake.leases import WAIT_SECONDS
-from spark_jobs.lake.retention import retention_properties
-from spark_jobs.lake.table import LAYERED, Table
+from spark_jobs.lake.retention import properties_of
+from spark_jobs.lake.table import Table
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.settings import Settings
@@ -93,7 +93,7 @@ def _create(settings: Settings, table: Table) -> None:
         mode="ignore",
         partition_by=list(table.partitioned_by),
         name=table.name,
-        configuration=table.properties | (retention_properties(settings) if table.layer in LAYERED else {}),
+        configuration=table.properties | properties_of(settings, table),
     )
 
 

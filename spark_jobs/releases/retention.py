@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from spark_jobs.lake.retention import retention_properties
+from spark_jobs.lake.retention import properties_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.releases import archive
 from spark_jobs.releases.releases import Release, find_release, newest_release, times_of_releases
@@ -65,11 +65,10 @@ def find_asked(settings: Settings, number: int | None, option: str = "", now: da
 
 
 def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:
-    """Give tables the retention properties that follow from the settings, where they have others. The caller holds their leases."""
-    wanted = retention_properties(settings)
+    """Give tables the properties that follow from the settings and their layer, where they have others. The caller holds their leases."""
     for table in tables:
         delta = table.open_to_write(settings)
         present = delta.metadata().configuration
-        if changed := {name: value for name, value in wanted.items() if present.get(name) != value}:
+        if changed := {name: value for name, value in properties_of(settings, table).items() if present.get(name) != value}:
             delta.alter.set_table_properties(changed)
             log.info("%s: %s", table.name, ", ".join(f"{name} is {value}" for name, value in changed.items()))

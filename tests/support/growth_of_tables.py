@@ -5,9 +5,11 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from deltalake import DeltaTable
+
 from spark_jobs import control
 from spark_jobs.control import districts
-from spark_jobs.lake import tables
+from spark_jobs.lake import log_files, tables
 from spark_jobs.lake.tables import AUDITS, BATCHES, DISTRICTS, QUALITY_RESULTS, RELEASES, Table
 from spark_jobs.releases import archive, catalogues
 from spark_jobs.runtime.settings import Settings
@@ -43,7 +45,7 @@ def files(settings: Settings) -> Iterator[None]:
 
 
 def spread(settings: Settings, table: Table) -> None:
-    """Make the commits of a table, and the files that they added, look a day apart."""
+    """Make the commits of a table, the files that they added and the newest checkpoint of them look a day apart."""
     path = table.path(settings)
     for commit in (path / "_delta_log").glob("*.json"):
         day = DAYS_AGO[max(int(commit.stem) - 1, 0)]  # the first one made the table
@@ -52,6 +54,9 @@ def spread(settings: Settings, table: Table) -> None:
         for file in [path / json.loads(line)["add"]["path"] for line in text.splitlines() if line.startswith('{"add"')]:
             if file.exists():
                 os.utime(file, (day.timestamp(), day.timestamp()))
+    version, files = max(log_files.read_log(path).checkpoints.items())
+    log_files.delete([*files, path / "_delta_log" / "_last_checkpoint"])
+    DeltaTable(str(path), version=version).create_checkpoint()
 
 
 @of_line("verdicts (control.quality_results)")

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 
 from spark_jobs import control
 from spark_jobs.lake import log_files, tables, versions
@@ -52,14 +52,18 @@ def no_session() -> NoReturn:
     pytest.fail("a session was started")
 
 
+_NO_CHECKPOINT = PostCommitHookProperties(create_checkpoint=False)
+
+
 def grow(settings: Settings, table: Table, commits: int, first: int = 1) -> None:
-    """Append a row in each of so many commits; of the table's columns only _batch or nothing is set."""
+    """Append a row in each of so many commits, without a checkpoint; of the table's columns only _batch or nothing is set."""
     tables.ensure_tables(settings, [table])
     schema = pa.schema(table.delta_schema().to_arrow())
     for number in range(first, first + commits):
         row = {"_batch": number} if "_batch" in schema.names else {}
         row |= {name: number for name in ("transactions",) if name in schema.names}
-        write_deltalake(str(table.path(settings)), pa.Table.from_pylist([row], schema), mode="append")
+        rows = pa.Table.from_pylist([row], schema)
+        write_deltalake(str(table.path(settings)), rows, mode="append", post_commithook_properties=_NO_CHECKPOINT)
 
 
 def optimize(settings: Settings, table: Table) -> None:

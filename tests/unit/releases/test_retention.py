@@ -13,8 +13,18 @@ from include.demo.reconciliation import reconcile
 from include.reader import QueryError, ReleaseReader, open_release
 from spark_jobs import control, run
 from spark_jobs.control.verdicts import newest_verdicts
-from spark_jobs.lake import leases
-from spark_jobs.lake.tables import BRONZE_TRANSACTIONS, CONTROL, DAILY_TOTALS, GOLD, RELEASES, SILVER_TRANSACTIONS, ensure_tables
+from spark_jobs.lake import few_rows, leases
+from spark_jobs.lake.tables import (
+    BRONZE_TRANSACTIONS,
+    CONTROL,
+    DAILY_TOTALS,
+    GOLD,
+    LIVE_TRANSACTIONS,
+    RELEASES,
+    SILVER_TRANSACTIONS,
+    ensure_tables,
+)
+from spark_jobs.lake.txn import Txn
 from spark_jobs.maintenance import table_maintenance
 from spark_jobs.maintenance.versions_in_use import find
 from spark_jobs.releases import archive, decisions, releases, retention
@@ -182,6 +192,9 @@ def test_the_command_keeps_and_publishes_nothing(
     assert left.value.code == 2
 
 
+CHECKPOINTS = {"delta.checkpointInterval": "10"}
+
+
 @pytest.mark.parametrize(("days", "files", "commits"), [("1", 7, 30), ("6", 7, 30), ("7", 8, 30), ("29", 30, 30), ("90", 91, 91)])
 def test_files_and_commits_stay_longer_than_a_release_is_offered(days: str, files: int, commits: int, tmp_path: Path) -> None:
     settings = read_settings({"LEDGER_HOME": str(tmp_path), "LEDGER_RELEASE_DAYS": days})
@@ -192,8 +205,8 @@ def test_files_and_commits_stay_longer_than_a_release_is_offered(days: str, file
         "delta.enableExpiredLogCleanup": "false",
     }
     assert configuration(settings, "bronze/transactions") == expected
-    assert configuration(settings, "silver/transactions") == expected | {"delta.enableChangeDataFeed": "true"}
-    assert configuration(settings, "control/releases") == {}
+    assert configuration(settings, "silver/transactions") == expected | CHECKPOINTS | {"delta.enableChangeDataFeed": "true"}
+    assert configuration(settings, "control/releases") == CHECKPOINTS
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "7.5", "a week", "3651"])
@@ -218,7 +231,26 @@ def test_a_changed_setting_reaches_the_tables_once(tmp_path: Path) -> None:
         "delta.logRetentionDuration": "interval 41 days",
         "delta.enableExpiredLogCleanup": "false",
         "delta.enableChangeDataFeed": "true",
+        **CHECKPOINTS,
     }
+
+
+def test_a_table_that_each_run_writes_has_a_checkpoint_after_ten_commits_and_one_of_each_second_has_not(tmp_path: Path) -> None:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    ensure_tables(settings, [BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS, RELEASES, DAILY_TOTALS])
+    for table in (BRONZE_TRANSACTIONS, LIVE_TRANSACTIONS, RELEASES, DAILY_TOTALS):
+        for number in range(11):
+            few_rows.note_applied(settings, table, Txn("test", number))
+    names = [path.relative_to(settings.warehouse) for path in settings.warehouse.rglob("*.checkpoint.parquet")]
+    tables = {f"{path.parts[0]}.{path.parts[1]}": path.name.partition(".")[0] for path in names}
+    assert tables == {RELEASES.name: f"{9:020}", DAILY_TOTALS.name: f"{9:020}"}
+
+
+def test_a_table_of_an_earlier_version_gets_its_checkpoints(tmp_path: Path) -> None:
+    settings = read_settings({"LEDGER_HOME": str(tmp_path)})
+    DeltaTable.create(str(DAILY_TOTALS.path(settings)), schema=DAILY_TOTALS.delta_schema())
+    retention.bring_up_to_date(settings, [DAILY_TOTALS])
+    assert CHECKPOINTS.items() <= configuration(settings, "gold/daily_totals").items()
 
 
 def configuration(settings: Settings, path: str) -> dict[str, str]:
