@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from spark_jobs.runtime import storage
 
 _MOST = 128  # that stay open: those that were asked for last
+_MOST_FILES = 5_000  # of one of them: 4 MB
 _Commit = tuple[int, int, int]
 
 
@@ -42,7 +43,8 @@ _lock = threading.Lock()
 def open_table(path: Path, version: int | None = None) -> DeltaTable:
     """The table in a folder as it is now, or as it was at a version. Others have the same object: no caller may write by it.
 
-    Raises what DeltaTable does. Of tables in object storage, which has no cheap way to ask for the next commit, nothing is kept.
+    Raises what DeltaTable does. Tables of many files do not stay open, nor do those in object storage, where it takes a request to ask for
+    the next commit.
     """
     if storage.is_remote(path):
         return DeltaTable(str(path), version=version)
@@ -54,7 +56,7 @@ def open_table(path: Path, version: int | None = None) -> DeltaTable:
         if found and (found.is_newest(path) if version is None else found.version == version and found.is_there(path)):
             return found.table
     table = DeltaTable(str(path), version=version)
-    if commit := _commit(path, table.version()):
+    if (commit := _commit(path, table.version())) and table.get_add_actions().num_rows <= _MOST_FILES:
         with _lock:
             _opened[path, version] = _Opened(table, table.version(), commit)
             if len(_opened) > _MOST:

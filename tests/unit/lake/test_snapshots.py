@@ -93,3 +93,6 @@ def test_few_tables_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     open_table(homes[2])
     assert open_table(homes[0]) is a, "the one that was asked for last stays"
     assert open_table(homes[1]) is not b
+    monkeypatch.setattr(snapshots, "_MOST_FILES", 1)
+    append(homes[0], 2)
+    assert open_table(homes[0]) is not open_table(homes[0])
