@@ -76,7 +76,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session of all tests that share this process, with the settings of the jobs, for small frames."""
     settings = read_settings({"LEDGER_HOME": str(tmp_path_factory.mktemp("ledger")), "LEDGER_SPARK_MASTER": "local[2,4]"})
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of connections that are closed after the output is
-    session = start_session(settings, "tests", s3_conf() | LONG_LIVED)
+    session = start_session(settings, "tests", s3_conf(settings) | LONG_LIVED)
     for name, value in SMALL_FRAMES.items():
         session.conf.set(name, value)
     # Frames and queries of the JVM live until Python collects the objects that stand for them, which are in cycles. By itself it does

@@ -55,7 +55,7 @@ def spark_job(
         conn_id=SPARK_CONNECTION,
         application=str(APPLICATION),
         application_args=[name, *args],
-        conf=submit_conf(settings) | (s3_conf() if name == "export" else {}),
+        conf=submit_conf(settings) | (s3_conf(settings) if name == "export" else {}),
         env_vars={**job_environment(), **ui_environment(settings), "LEDGER_RUN_ID": "{{ run_id }}"},
         verbose=False,
         **operator_args,

@@ -45,5 +45,5 @@ def run_export(settings: Settings, options: argparse.Namespace) -> None:
     asked = request.check(options, settings, now)
     release = None if asked.is_postgres else retention.find_asked(settings, asked.release, now=now)
     with leases.hold_names(settings, [asked.lease], owner=f"export to {asked.folder}", wait_seconds=0):
-        spark = session.start_session(settings, "ledger export", session.s3_conf() if asked.bucket else {})
+        spark = session.start_session(settings, "ledger export", session.s3_conf(settings) if asked.bucket else {})
         job.run(spark, settings, asked, uuid.uuid4().hex[:12], release)  # another name for every try of a task

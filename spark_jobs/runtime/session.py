@@ -107,7 +107,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         **RPC,
     }
     if settings.remote:
-        conf |= s3_conf() | {f"spark.hadoop.{name}": text for name, text in s3_access().items()}
+        conf |= s3_conf(settings) | {f"spark.hadoop.{name}": text for name, text in s3_access().items()}
     if settings.spark_ui:
         conf |= SERVLET
     if _is_of_this_host(settings.spark_master):
@@ -117,12 +117,16 @@ def submit_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
-def s3_conf() -> dict[str, str]:
-    """What a driver that writes to S3 needs on top: jars of their own, so that no other job loads them and the class archive fits."""
+def s3_conf(settings: Settings) -> dict[str, str]:
+    """What a driver that writes to S3 needs on top: jars of their own, so that no other job loads them and the class archive fits.
+
+    A local master would fetch them from itself over the encrypted network, in a second.
+    """
     jars = sorted(map(str, S3_JARS.glob("*.jar")))
     if not jars:
         raise SettingsError(f"no jars for S3 in {S3_JARS}: run make setup")
-    return {"spark.jars": ",".join(jars)}
+    place = "local:" if settings.spark_master.startswith("local") else ""  # a jar that each executor finds where it lies
+    return {"spark.jars": ",".join(f"{place}{jar}" for jar in jars)}
 
 
 def bronze_conf() -> dict[str, str]:

@@ -53,8 +53,8 @@ def test_spark_job_builds_arguments_settings_and_environment() -> None:
 
 
 def test_an_export_and_no_other_job_gets_the_jars_for_s3() -> None:
-    assert spark_job("export", "--to", "s3a://bucket").conf == submit_conf(read_settings()) | s3_conf()
-    assert "/.jars/s3/hadoop-aws-" in s3_conf()["spark.jars"]
+    assert spark_job("export", "--to", "s3a://bucket").conf == submit_conf(read_settings()) | s3_conf(read_settings())
+    assert "/.jars/s3/hadoop-aws-" in s3_conf(read_settings())["spark.jars"]
 
 
 def test_no_secret_travels_in_arguments_settings_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,3 +115,10 @@ def test_streams_write_checkpoints_by_what_fits_the_place_of_these(place: str, t
     manager = {"warehouse": session.CHECKPOINT_FILES, "checkpoints": session.REMOTE_CHECKPOINT_FILES}[place]
     assert conf["spark.sql.streaming.checkpointFileManagerClass"] == manager
     assert "hadoop-aws" in conf["spark.jars"]
+
+
+def test_only_a_local_master_takes_jars_from_where_they_lie(tmp_path: Path) -> None:
+    home = {"LEDGER_HOME": str(tmp_path), "LEDGER_WAREHOUSE": "s3a://bucket/lake", **SHARED}
+    for master, is_local in (("local[2]", True), ("k8s://127.0.0.1:6443", False)):
+        jars = session.submit_conf(read_settings({**home, "LEDGER_SPARK_MASTER": master}))["spark.jars"].split(",")
+        assert {jar.startswith("local:/") for jar in jars} == {is_local}
