@@ -1,4 +1,4 @@
-"""Delta tables as this process has opened them, for reading: opened again only once their log has gone on.
+"""Delta tables as this process has opened them, for reading: opened again only once something happened to their log.
 
 delta-rs reads all commits since the last checkpoint when it opens a table, up to a hundred of them: 12 ms for 35 commits, and a cycle asked
 for a table 400 times.
@@ -16,24 +16,23 @@ from spark_jobs.runtime import storage
 
 _MOST = 128  # that stay open: those that were asked for last
 _MOST_FILES = 5_000  # of one of them: 4 MB
-_Commit = tuple[int, int, int]
+_Mark = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A table at a version, and which file is the commit of it: a folder that was put in place of another one has other files."""
+    """A table that was opened when the folder of its log had a mark; it may still read the files that were there then."""
 
     table: DeltaTable
-    version: int
-    commit: _Commit
+    mark: _Mark
 
-    def is_there(self, path: Path) -> bool:
-        """Whether the log still has this commit."""
-        return _commit(path, self.version) == self.commit
-
-    def is_newest(self, path: Path) -> bool:
-        """Whether it is the log's last one."""
-        return self.is_there(path) and _commit(path, self.version + 1) is None
+    def is_current(self, path: Path, version: int | None) -> bool:
+        """Whether it is what is wanted: this version, or (None) the newest one."""
+        if _mark(path) != self.mark:
+            return False
+        own = self.table.version()
+        # A commit that came at the moment of the mark has not changed it.
+        return own == version or (version is None and not _commit(path, own + 1).exists())
 
 
 _opened: OrderedDict[tuple[Path, int | None], _Opened] = OrderedDict()
@@ -53,21 +52,25 @@ def open_table(path: Path, version: int | None = None) -> DeltaTable:
             found = _opened.pop(key, None)
             if found:
                 _opened[key] = found  # the last that was asked for
-        if found and (found.is_newest(path) if version is None else found.version == version and found.is_there(path)):
+        if found and found.is_current(path, version):
             return found.table
-    table = DeltaTable(str(path), version=version)
-    if (commit := _commit(path, table.version())) and table.get_add_actions().num_rows <= _MOST_FILES:
+    mark, table = _mark(path), DeltaTable(str(path), version=version)
+    if mark and table.get_add_actions().num_rows <= _MOST_FILES:
         with _lock:
-            _opened[path, version] = _Opened(table, table.version(), commit)
+            _opened[path, version] = _Opened(table, mark)
             if len(_opened) > _MOST:
                 _opened.popitem(last=False)
     return table
 
 
-def _commit(path: Path, version: int) -> _Commit | None:
-    """Which file is the commit of a version; None where there is none."""
+def _mark(path: Path) -> _Mark | None:
+    """What changes when a file comes to a table's log or goes from it, and is another one of another folder; None where there is no log."""
     try:
-        found = os.stat(path / "_delta_log" / f"{version:020}.json")
+        found = os.stat(path / "_delta_log")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_mtime_ns
+
+
+def _commit(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020}.json"

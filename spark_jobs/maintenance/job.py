@@ -64,9 +64,8 @@ def _maintain(settings: Settings, table: Table, session: Callable[[], SparkSessi
         if table_maintenance.plan(settings, table):
             session()  # now: a JVM takes long to start, and others may want the table meanwhile
         with rollback.hold(settings, [table], owner="maintenance", wait_seconds=wait_seconds):
-            if table.layer in LAYERS:
-                retention.bring_up_to_date(settings, [table])
-            else:
+            retention.bring_up_to_date(settings, [table])
+            if table.layer not in LAYERS:
                 expiry.remove_rows(settings, table, table_maintenance.utc_now())
             return table_maintenance.maintain(settings, table, session, table_maintenance.utc_now(), _WRITING.get(table, {}))
     except LeaseHeld as error:

@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 _SETTLED = timedelta(days=1)  # no reader needs longer to open a version than this
 _DOUBT = timedelta(hours=1)  # between what a commit says of the time and when its file was written
 _MOST_SMALL_CONTROL_FILES = 20
-_MOST_COMMITS_READ = 20
 
 
 @dataclass(frozen=True)
@@ -173,14 +172,12 @@ def _join(settings: Settings, table: Table, session: Callable[[], SparkSession],
 
 def _join_control(settings: Settings, table: Table) -> int:
     """Control tables are written without Spark, in whatever order."""
-    delta, checkpoints = table.open_to_write(settings), log_files.read_log(table.path(settings)).checkpoints
-    if delta.version() - max(checkpoints, default=0) > _MOST_COMMITS_READ:  # Delta's own come every 100: no commit before may go
-        delta.create_checkpoint()
     target = compaction.target_bytes(table)
     small = [file for file in compaction.files_of(settings, table) if file.bytes < target // 2]
     if len(small) <= _MOST_SMALL_CONTROL_FILES:
         return 0
-    metrics = delta.optimize.compact(target_size=target, max_concurrent_tasks=1, commit_properties=commit_properties(settings, table))
+    joining, commit = table.open_to_write(settings).optimize, commit_properties(settings, table)
+    metrics = joining.compact(target_size=target, max_concurrent_tasks=1, commit_properties=commit)
     return int(metrics["numFilesRemoved"])
 
 

@@ -6,9 +6,10 @@ says `skipped`, and judges only expectations that also apply without new rows (f
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from spark_jobs.lake.versions import hold_same_rows
 from spark_jobs.releases import rollback
 from spark_jobs.runtime.atomic_files import write_whole
 from spark_jobs.runtime.errors import GateClosed, LedgerError
-from spark_jobs.runtime.limited import NoAnswer, call_limited
+from spark_jobs.runtime.limited import NoAnswer, limited
 from spark_jobs.runtime.masking import mask_error
 from spark_jobs.runtime.settings import Settings
 
@@ -54,18 +55,20 @@ def run(
     """
     # Bronze never stops to be written, but the version that holds the batches in question does not change.
     held = nullcontext() if has_lease or layer == "bronze" else rollback.hold(settings, LAYERS[layer], owner=f"gate {layer}")
-    with held:
-        generation = control.generation(settings)
-        if layer != "bronze":
-            backfills.refuse_halfway(settings)
-        to_judge, unchanged = find_written(settings, layer)
-    now = next_time(settings, now or datetime.now(UTC))
-    versions = {written.table.name: written.version for written in to_judge}
-    if layer == "gold":  # against silver as gold read it
-        versions |= control.versions_read_by_gold(settings)
-    overdue = _find_overdue(settings, unchanged, now)
-    judged = [written for written in (*to_judge, *overdue) if written.last_batch > 0]
-    judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, limit_seconds)
+    with nullcontext() if limit_seconds is None else limited(settings, judge_written) as call:
+        with held:
+            generation = control.generation(settings)
+            if layer != "bronze":
+                backfills.refuse_halfway(settings)
+            to_judge, unchanged = find_written(settings, layer)
+        now = next_time(settings, now or datetime.now(UTC))
+        versions = {written.table.name: written.version for written in to_judge}
+        if layer == "gold":  # against silver as gold read it
+            versions |= control.versions_read_by_gold(settings)
+        overdue = _find_overdue(settings, unchanged, now)
+        judged = [written for written in (*to_judge, *overdue) if written.last_batch > 0]
+        judging = partial(call, limit_seconds) if call else judge_written
+        judgements = _judge(settings, layer, judged, overdue, versions, run_id, now, judging)
     verdicts = [_verdict(layer, run_id, now, written, _find(judgements, written)) for written in (*to_judge, *overdue)]
     unchanged = [verdict for verdict in unchanged if verdict.table not in {written.table.name for written in overdue}]
     if verdicts:
@@ -158,15 +161,13 @@ def _judge(
     versions: Mapping[str, int],
     run_id: str,
     now: datetime,
-    limit_seconds: float | None,
+    judging: Callable[..., list[Judgement]],
 ) -> list[Judgement]:
     if not judged:
         return []
     arguments = (settings, layer, judged, [written.table.name for written in overdue], versions, run_id, now)
-    if limit_seconds is None:
-        return judge_written(*arguments)
     try:
-        return call_limited(settings, limit_seconds, judge_written, *arguments)
+        return judging(*arguments)
     except NoAnswer as error:  # in doubt the gate is closed, and says why
         expected = "a judgement within LEDGER_GATE_SECONDS"
         return [refusal(written.table.name, "judgement", str(error), expected) for written in judged]

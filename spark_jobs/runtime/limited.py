@@ -9,7 +9,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,34 +32,43 @@ class NoAnswer(Exception):
     """The call did not end in time, or its process died; the message says what it was doing."""
 
 
-def call_limited(settings: Settings, seconds: float, function: Callable[..., T], *arguments: Any) -> T:
-    """What `function(*arguments)` returns; all of it must be picklable, and the function one of a module.
+@contextmanager
+def limited(settings: Settings, function: Callable[..., T]) -> Iterator[Callable[..., T]]:
+    """A process of its own for one call of a function. It starts at once, and imports what the function needs.
 
+    Gives `call(seconds, *arguments)`: what `function(*arguments)` returns; all of it must be picklable, and the function one of a module.
     What it logs appears in this process. Raises NoAnswer when it takes longer than `seconds`, its process dies or it raises.
     """
-    deadline, doing = time.monotonic() + seconds, "starting"
     (asked, asking), (reading, writing) = os.pipe(), os.pipe()
     question, answers = Connection(asking, readable=False), Connection(reading, writable=False)
     env, cwd = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, Path.cwd()
     process = forks.start(settings.run_folder / engine.FOLDER, _COMMAND, cwd=cwd, env=env, umask=UMASK, stdin=asked, stdout=writing)
     os.close(asked)
     os.close(writing)
+
+    def call(seconds: float, *arguments: Any) -> T:
+        deadline, doing = time.monotonic() + seconds, "starting"
+        try:
+            question.send(arguments)
+            while answers.poll(max(0.0, deadline - time.monotonic())):
+                kind, content = answers.recv()
+                if kind == "answer":
+                    answer: T = content
+                    return answer
+                if kind == "error":
+                    raise NoAnswer(content)
+                doing = content.getMessage()
+                logger = logging.getLogger(content.name)
+                if logger.isEnabledFor(content.levelno):
+                    logger.handle(content)
+            raise NoAnswer(f"no answer within {seconds:g} s; last: {doing}")
+        except (EOFError, BrokenPipeError):
+            raise NoAnswer(f"the process ended with exit code {process.wait()}; last: {doing}") from None
+
     try:
-        question.send((logging.getLogger().getEffectiveLevel(), function, arguments))
-        while answers.poll(max(0.0, deadline - time.monotonic())):
-            kind, content = answers.recv()
-            if kind == "answer":
-                answer: T = content
-                return answer
-            if kind == "error":
-                raise NoAnswer(content)
-            doing = content.getMessage()
-            logger = logging.getLogger(content.name)
-            if logger.isEnabledFor(content.levelno):
-                logger.handle(content)
-        raise NoAnswer(f"no answer within {seconds:g} s; last: {doing}")
-    except (EOFError, BrokenPipeError):
-        raise NoAnswer(f"the process ended with exit code {process.wait()}; last: {doing}") from None
+        with suppress(BrokenPipeError):  # it has ended: the call will say so
+            question.send((logging.getLogger().getEffectiveLevel(), function))
+        yield call
     finally:
         process.kill()
         process.wait()
@@ -81,7 +91,11 @@ def _work() -> None:
     """Answer the one call that comes on the input, to the output; end when the input does."""
     question, writer = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # what a library prints is no answer
-    level, function, arguments = question.recv()
+    try:
+        level, function = question.recv()
+        arguments = question.recv()
+    except EOFError:  # nobody calls
+        return
     threading.Thread(target=_end_with_caller, args=(question,), daemon=True).start()
     logging.root.setLevel(level)
     logging.root.addHandler(_Forwarder(writer))

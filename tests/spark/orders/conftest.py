@@ -1,6 +1,7 @@
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Protocol
 
 import pytest
@@ -32,7 +33,7 @@ def make_world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         patch.setattr(row_rules, "FOLDER", rules)
         patch.setattr("spark_jobs.runtime.session.start_session", lambda *_, **__: on_stage.session)
         patch.setattr("spark_jobs.reprocessing.backfill._LIVE_GATES_SECONDS", 0)  # nobody runs a gate meanwhile
-        patch.setattr(gates, "call_limited", lambda _, __, function, *arguments: function(*arguments))
+        patch.setattr(gates, "limited", lambda _, function: nullcontext(lambda _, *arguments: function(*arguments)))
 
         def make(seed: int, source: World | None = None) -> World:
             home = tmp_path_factory.mktemp("world") / "home"

@@ -1,5 +1,6 @@
 """A table is opened once for those who read it, and again when its log has gone on; nobody is given rows of another table or time."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -44,9 +45,7 @@ def test_a_version_is_the_newest_one_or_opened_once(tmp_path: Path) -> None:
     assert numbers(old) == [1]
     assert open_table(tmp_path, 0) is old
     append(tmp_path, 3)
-    assert open_table(tmp_path, 0) is old
-    assert open_table(tmp_path, 1) is newest
-    assert numbers(open_table(tmp_path)) == [1, 2, 3]
+    assert [numbers(open_table(tmp_path, version)) for version in (0, 1, None)] == [[1], [1, 2], [1, 2, 3]]
     with pytest.raises(DeltaError):
         open_table(tmp_path, 7)
 
@@ -70,16 +69,31 @@ def test_a_folder_that_was_put_in_place_of_another_is_another_table(tmp_path: Pa
         open_table(home)
 
 
-def test_a_commit_that_only_a_checkpoint_tells_of_is_read_again(tmp_path: Path) -> None:
+def test_a_table_of_whose_log_something_was_removed_is_opened_again(tmp_path: Path) -> None:
+    """What is open reads commits when it is asked, so it fails where maintenance or an erasure has removed them."""
     append(tmp_path, 1)
     append(tmp_path, 2)
-    DeltaTable(tmp_path).create_checkpoint()
     first = open_table(tmp_path)
-    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
-    second = open_table(tmp_path)
-    assert second is not first
-    assert numbers(second) == [1, 2]
+    DeltaTable(tmp_path).create_checkpoint()
+    assert open_table(tmp_path) is not first
+    second, old = open_table(tmp_path), open_table(tmp_path, 0)
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
     assert open_table(tmp_path) is not second
+    assert open_table(tmp_path).transaction_version("any") is None
+    assert numbers(open_table(tmp_path)) == [1, 2]
+    assert numbers(old) == [1]
+    with pytest.raises(DeltaError):
+        open_table(tmp_path, 0)
+
+
+def test_a_commit_at_the_moment_of_the_mark_is_found(tmp_path: Path) -> None:
+    append(tmp_path, 1)
+    log = tmp_path / "_delta_log"
+    first, then = open_table(tmp_path), log.stat().st_mtime_ns
+    append(tmp_path, 2)
+    os.utime(log, ns=(then, then))
+    assert open_table(tmp_path) is not first
+    assert numbers(open_table(tmp_path)) == [1, 2]
 
 
 def test_few_tables_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from spark_jobs.control.judged_rows import Written, open_query
 from spark_jobs.lake.tables import LAYERS, QUALITY_RESULTS
 from spark_jobs.releases import gates
 from spark_jobs.runtime.errors import GateClosed
-from spark_jobs.runtime.limited import NoAnswer, call_limited
+from spark_jobs.runtime.limited import NoAnswer, limited
 from spark_jobs.runtime.settings import Settings
 from tests.support.warehouse import LOADED, settings_of, table_named
 
@@ -58,17 +59,37 @@ def die() -> None:
 
 def test_a_query_that_does_not_end_is_ended(good_home: Path) -> None:
     before = psutil.Process().children()  # of other tests
-    assert call_limited(settings_of(good_home), 60, ask, str(good_home), "select count(*) from written") == 2
-    with pytest.raises(NoAnswer, match=r"no answer within 3 s; last: starting"):
-        call_limited(settings_of(good_home), 3, ask, str(good_home), ENDLESS)
+    with limited(settings_of(good_home), ask) as call:
+        assert call(60, str(good_home), "select count(*) from written") == 2
+    with limited(settings_of(good_home), ask) as call, pytest.raises(NoAnswer, match=r"no answer within 3 s; last: starting"):
+        call(3, str(good_home), ENDLESS)
     assert psutil.Process().children() == before
 
 
+def test_a_process_that_nobody_calls_ends(tmp_path: Path) -> None:
+    before = psutil.Process().children()
+    with limited(settings_of(tmp_path), ask):
+        assert len(psutil.Process().children()) == len(before) + 1
+    assert psutil.Process().children() == before
+
+
+def test_a_process_that_has_ended_before_it_was_called_gives_no_answer(tmp_path: Path) -> None:
+    before = psutil.Process().children()
+    with limited(settings_of(tmp_path), ask) as call:
+        (process,) = (each for each in psutil.Process().children() if each not in before)
+        process.kill()
+        while process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        with pytest.raises(NoAnswer, match=r"the process ended with exit code -9; last: starting"):
+            call(60, str(tmp_path), "select 1")
+
+
 def test_a_process_that_fails_or_dies_gives_no_answer(tmp_path: Path) -> None:
-    with pytest.raises(NoAnswer, match=r"ValueError: found nothing"):
-        call_limited(settings_of(tmp_path), 60, fail)
-    with pytest.raises(NoAnswer, match=r"the process ended with exit code 9; last: measuring silver\.things"):
-        call_limited(settings_of(tmp_path), 60, die)
+    with limited(settings_of(tmp_path), fail) as call, pytest.raises(NoAnswer, match=r"ValueError: found nothing"):
+        call(60)
+    found = r"the process ended with exit code 9; last: measuring silver\.things"
+    with limited(settings_of(tmp_path), die) as call, pytest.raises(NoAnswer, match=found):
+        call(60)
 
 
 def test_within_its_limit_a_gate_judges_as_it_does_without(copy_home: Copy) -> None:
