@@ -118,14 +118,11 @@ def submit_conf(settings: Settings) -> dict[str, str]:
 
 
 def s3_conf(settings: Settings) -> dict[str, str]:
-    """What a driver that writes to S3 needs on top: jars of their own, so that no other job loads them and the class archive fits.
-
-    A local master would fetch them from itself over the encrypted network, in a second.
-    """
+    """What a driver that writes to S3 needs on top: jars of their own, so that no other job loads them and the class archive fits."""
     jars = sorted(map(str, S3_JARS.glob("*.jar")))
     if not jars:
         raise SettingsError(f"no jars for S3 in {S3_JARS}: run make setup")
-    place = "local:" if settings.spark_master.startswith("local") else ""  # a jar that each executor finds where it lies
+    place = "local:" if settings.spark_master.startswith("local") else ""  # or it fetches them from itself, in a second
     return {"spark.jars": ",".join(f"{place}{jar}" for jar in jars)}
 
 
