@@ -16,6 +16,7 @@ from spark_jobs import control
 from spark_jobs.control.scope import newest_batch
 from spark_jobs.control.verdicts import WAIT, Verdict
 from spark_jobs.lake.log_files import newest_version
+from spark_jobs.lake.snapshots import commit_file
 from spark_jobs.lake.tables import BATCHES, BRONZE, DECISIONS, EVERY, LAYERS, QUALITY_RESULTS, RELEASES, Table
 from spark_jobs.lake.topics import TOPICS
 from spark_jobs.releases.releases import latest_release, unreleased_since
@@ -96,7 +97,7 @@ def _table(settings: Settings, table: Table) -> Iterator[Sample]:
     yield "ledger_table_files", labels, float(len(files))
     yield "ledger_table_bytes", labels, float(sum(file["size_bytes"] for file in files))
     yield "ledger_table_version", labels, float(version)
-    yield "ledger_table_commit_timestamp_seconds", labels, (path / "_delta_log" / f"{version:020}.json").stat().st_mtime
+    yield "ledger_table_commit_timestamp_seconds", labels, commit_file(path, version).stat().st_mtime
 
 
 def _runs(settings: Settings) -> Iterator[Sample]:

@@ -11,6 +11,7 @@ from spark_jobs.audit.queries import query
 from spark_jobs.lake.sources import with_columns_of
 from spark_jobs.lake.tables import Table
 from spark_jobs.runtime.errors import AuditDifference
+from spark_jobs.runtime.text import quoted
 
 SHOWN = 10  # rows of a table that are printed
 _PLACE = ("_topic", "_partition", "_offset")
@@ -49,7 +50,7 @@ def compare(spark: SparkSession, table: Table, expected: DataFrame, found: DataF
     """Compare all columns of a table; null is a value, and how often a row occurs counts. The examples hold no personal values."""
     if lacking := [name for name in table.columns if name not in expected.columns]:
         raise AuditDifference(f"{table.name}: found {', '.join(lacking)}, expected only columns that its audit query makes: correct either")
-    columns = ", ".join(f"`{name}`" for name in table.columns)
+    columns = ", ".join(quoted(table.columns))
     counted = query(spark, _COUNTED, {"columns": columns}, expected=expected, found=with_columns_of(table, found))
     rows, missing, unexpected = query(spark, _SUMS, counted=counted).collect()[0]
     examples = _examples(table, counted.where("_expected <> _found")) if missing + unexpected else ()

@@ -32,7 +32,7 @@ class _Opened:
             return False
         own = self.table.version()
         # A commit that came at the moment of the mark has not changed it.
-        return own == version or (version is None and not _commit(path, own + 1).exists())
+        return own == version or (version is None and not commit_file(path, own + 1).exists())
 
 
 _opened: OrderedDict[tuple[Path, int | None], _Opened] = OrderedDict()
@@ -47,7 +47,7 @@ def open_table(path: Path, version: int | None = None) -> DeltaTable:
     """
     if storage.is_remote(path):
         return DeltaTable(str(path), version=version)
-    for key in ((path, version), (path, None)):
+    for key in dict.fromkeys(((path, version), (path, None))):
         with _lock:
             found = _opened.pop(key, None)
             if found:
@@ -72,5 +72,6 @@ def _mark(path: Path) -> _Mark | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _commit(path: Path, version: int) -> Path:
+def commit_file(path: Path, version: int) -> Path:
+    """The commit of a version in the log of the table in a folder, whether it is there or not."""
     return path / "_delta_log" / f"{version:020}.json"

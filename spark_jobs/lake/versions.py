@@ -164,7 +164,7 @@ def rows_written(path: Path, after: int, applications: Collection[str]) -> int |
 
 def _commit(path: Path, version: int) -> list[str]:
     try:
-        return (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+        return snapshots.commit_file(path, version).read_text().splitlines()
     except FileNotFoundError:
         return []
 
