@@ -37,6 +37,7 @@ class Change:
     hours: tuple[int, ...] | None = None
     few: pa.Table | None = None
     is_small: bool = False
+    span: None = None
 
     @property
     def touches_few(self) -> bool:

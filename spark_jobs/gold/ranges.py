@@ -16,13 +16,22 @@ from spark_jobs.runtime.times import to_micros
 
 @dataclass(frozen=True)
 class Range:
-    """The times [start, end); `silver` reads rows of silver. So rows of gold that stand for no row of silver are found, too."""
+    """The times [start, end); `silver` reads rows of silver. So rows of gold that stand for no row of silver are found, too.
+
+    `is_all`: silver has no other rows.
+    """
 
     start: datetime
     end: datetime
     silver: Callable[[Where], DataFrame]
+    is_all: bool = False
     only_added: bool = False
     few: None = None
+
+    @property
+    def span(self) -> tuple[datetime, datetime] | None:
+        """The range; None where it has all rows."""
+        return None if self.is_all else (self.start, self.end)
 
     @cached_property
     def rows(self) -> DataFrame:

@@ -20,6 +20,7 @@ from spark_jobs.lake.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -77,6 +78,10 @@ class Region(Protocol):
     @property
     def only_added(self) -> bool:
         """Whether nothing else happened than that these rows came."""
+
+    @property
+    def span(self) -> tuple[datetime, datetime] | None:
+        """The times [start, end) that it is; None where it is single rows, or all of silver."""
 
     def near(self, start: str, hours: float, end: str | None = None, *, key: str | None = None) -> Where:
         """Whether a time, or the span from it to `end`, is at most so many hours from the region."""
@@ -155,21 +160,36 @@ class Keys(Strategy):
     """All rows of a customer or an account, by `make` of all their silver rows. `adds` as of `Windows`.
 
     `sums`: what `make` gives, as columns by their names in DataFusion's SQL, by which `Inputs.groups` makes them of all silver rows.
+    `near`: of a range of times the rows that overlap it, as they are and as they should be, and the keys whose rows reach so far that all
+    of theirs are needed.
     """
 
     make: Pure
     key: str
     adds: Mapping[str, str] | None = field(default=None, kw_only=True)
     sums: Sql | None = field(default=None, kw_only=True)
+    near: Callable[[Region, Inputs], tuple[DataFrame, DataFrame, DataFrame]] | None = field(default=None, kw_only=True)
 
     def whole(self, table: Table, inputs: Inputs) -> DataFrame:
         """All rows of everybody."""
         return self.make(inputs.silver())
 
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
-        """All rows of those who have a row of silver, or of the table, in the region."""
+        """All rows of those who have a row of silver, or of the table, in the region; where `near` finds them, those alone."""
+        if self.near is None or region.span is None:
+            return self._all_of(region.keys(self.key, inputs.read(table), table.time_column or ""), table, inputs)
+        *near, far = self.near(region, inputs)
+        if far.isEmpty():
+            return near[0], near[1]
+        present, wanted = (
+            rows.join(far, on=self.key, how="left_anti").unionByName(all_rows)
+            for rows, all_rows in zip(near, self._all_of(far, table, inputs), strict=True)
+        )
+        return present, wanted
+
+    def _all_of(self, touched: DataFrame, table: Table, inputs: Inputs) -> Parts:
+        """All rows of some customers or accounts."""
         present = inputs.read(table)
-        touched = region.keys(self.key, present, table.time_column or "")
 
         def of_touched(rows: DataFrame) -> DataFrame:
             return rows.join(touched, on=self.key, how="left_semi")

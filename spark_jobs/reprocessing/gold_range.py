@@ -34,19 +34,21 @@ def rebuild_gold(
 ) -> dict[Table, int]:
     """Rebuild the parts of gold's tables that rows of [start, end) have a share in; returns the rows changed, by table.
 
-    Gold must have followed silver to its present versions; the caller holds the leases of both. A part is a window, all that is
-    known of a customer or an account, or what a transaction is in. Rows of gold in this range without a row of silver are removed.
+    Gold must have followed silver to its present versions; the caller holds the leases of both. A part is a window, a session, all that
+    is known of a customer or an account, or what a transaction is in. Rows of gold in this range without a row of silver are removed.
     `only` names the tables; those that do not depend on one another are rebuilt side by side. `on_write` is called before each write,
     one call at a time. `are_few`: what the range touches of most tables fits into memory. May be repeated. Raises LedgerError as
     `run_each` does.
     """
-    head = tables.SILVER_TRANSACTIONS.open(settings).version()
-    source, application = inputs.Source(tables.SILVER_TRANSACTIONS, head), control.application(settings, APPLICATION)
+    silver = tables.SILVER_TRANSACTIONS.open(settings)
+    source, application = inputs.Source(tables.SILVER_TRANSACTIONS, silver.version()), control.application(settings, APPLICATION)
+    first, last = control.query(silver, "select min(event_at), max(event_at) from t").to_pylist()[0].values()
+    is_all = first is None or (start <= first and last < end)
     changed, one_at_a_time = dict[Table, int](), Lock()
 
     def rebuild(table: GoldTable, session: SparkSession) -> None:
         given = inputs.open_inputs(session, settings, source, touches_few=are_few)
-        difference = sinks.changes_of(table, *table.strategy.parts(table, Range(start, end, given.silver), given))
+        difference = sinks.changes_of(table, *table.strategy.parts(table, Range(start, end, given.silver, is_all), given))
         if count := difference.count():
             with one_at_a_time:
                 changed[table] = count

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Inputs, Keys, Parts, Region
+from spark_jobs.lake.ranges import HOUR
 from spark_jobs.runtime.late_spark import F, Window
 from spark_jobs.runtime.text import quoted
+from spark_jobs.runtime.times import to_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GAP_HOURS = 12
+NEAR_HOURS = 7 * 24  # few sessions are longer
 
 
 def customer_sessions(transactions: DataFrame) -> DataFrame:
@@ -64,6 +67,27 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
     return present, add_to_sessions(region.rows, present)
 
 
+def overlapping(region: Region, inputs: Inputs) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """The sessions that overlap a range of times, as they are and as the rows of the days around make them, and whose reach beyond these.
+
+    With a session come all that it overlaps, in the table or as it should be: other sessions than these are not concerned.
+    """
+    start, end = map(to_micros, region.span or ())
+    made = inputs.hold(customer_sessions(inputs.silver(region.near("event_at", NEAR_HOURS))))
+    present = inputs.read(TABLE, region.near("session_start", NEAR_HOURS, end="session_end"))
+    joined = _join(made.unionByName(present)).where(region.near("session_start", 0, end="session_end").sql)
+    reach = inputs.hold(joined.selectExpr("customer_id", "session_start as _from", "session_end as _to"))
+
+    def concerned(sessions: DataFrame) -> DataFrame:
+        is_within = (F.col("session_start") >= F.col("_from")) & (F.col("session_end") <= F.col("_to"))
+        return sessions.join(reach, on="customer_id").where(is_within).selectExpr(*quoted(TABLE.columns))
+
+    hour = HOUR.seconds * 1_000_000
+    first, last = start - (NEAR_HOURS - GAP_HOURS) * hour, end + NEAR_HOURS * hour
+    far = reach.where(f"unix_micros(_from) < {first} or unix_micros(_to) > {last}").select("customer_id").distinct()
+    return concerned(present), concerned(made), far
+
+
 TABLE = GoldTable(
     "gold.customer_sessions",
     "customer_id string, session_start timestamp, session_end timestamp, transactions bigint, amount decimal(38,2)",
@@ -77,7 +101,7 @@ TABLE = GoldTable(
         "session_end": "Event time of the last transaction, and 12 hours",
         "amount": "Sum of the amounts",
     },
-    strategy=Keys(customer_sessions, "customer_id", added=with_added),
+    strategy=Keys(customer_sessions, "customer_id", added=with_added, near=overlapping),
     cell=Cell(
         rows="event_at > $session_start - interval '12 hours' and event_at < $session_end and customer_id = $customer_id",
         made="select min(event_at) as session_start, max(event_at) + interval '12 hours' as session_end, $count_and_sum "
