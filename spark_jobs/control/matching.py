@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from string import Template
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import QueryBuilder
 
 from spark_jobs import control
@@ -49,8 +48,3 @@ def find_rows(
         if size > _MOST_BYTES or (most is not None and count > most):
             return None
     return pa.concat_tables(parts)
-
-
-def is_among(column: str, values: pa.Array) -> Callable[[pa.Table], pa.Array]:
-    """Whether a column of a row has one of some values."""
-    return lambda part: pc.is_in(part[column], value_set=values)

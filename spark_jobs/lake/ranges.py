@@ -134,6 +134,11 @@ def beside(moments: pa.Table, key: str | None, start: str, end: str, width: int,
     return is_wanted
 
 
+def is_among(column: str, values: pa.Array) -> Callable[[pa.Table], pa.Array]:
+    """Whether a column of a row has one of some values."""
+    return lambda rows: pc.is_in(rows[column], value_set=values)
+
+
 def since(time: str, micros: int) -> Where:
     """Whether a time is at least so many microseconds after the epoch."""
     return Where(f"{time} >= timestamp_micros({micros})")

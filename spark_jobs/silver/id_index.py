@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
-from spark_jobs.control.matching import find_rows, is_among
+from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import few_rows, ranges, sinks, sources
 from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.topic import Topic
@@ -114,4 +114,4 @@ def _few_rows_at(settings: Settings, topic: Topic, found: pa.Table, upto: int) -
         near.append(f"(_partition = {partition} and ({' or '.join(own)}))")
     columns = list(dict.fromkeys((topic.key, "_topic", *_PLACE, *topic.content)))
     where = f"_batch <= {upto} and ({' or '.join(near) or 'false'})"
-    return find_rows(settings, topic.silver, columns, is_among("_offset", pc.unique(found["_offset"])), where)
+    return find_rows(settings, topic.silver, columns, ranges.is_among("_offset", pc.unique(found["_offset"])), where)

@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from expectations.row_rules import RuleSet
 from spark_jobs.control.corrections import PLACE
-from spark_jobs.control.matching import is_among
 from spark_jobs.lake import sinks
 from spark_jobs.lake.kept import in_memory, kept
+from spark_jobs.lake.ranges import is_among
 from spark_jobs.lake.tables import ARRIVAL
 from spark_jobs.lake.topic import Topic
 from spark_jobs.runtime.settings import Settings

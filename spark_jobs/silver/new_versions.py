@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from expectations.row_rules import RuleSet
 from expectations.wire_format import WireSchema
 from spark_jobs.control import corrections, rule_sets
-from spark_jobs.control.matching import find_rows, is_among
+from spark_jobs.control.matching import find_rows
 from spark_jobs.lake import sinks, sources
 from spark_jobs.lake.kept import in_memory, kept
+from spark_jobs.lake.ranges import is_among
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.topic import ARRIVAL, Topic
 from spark_jobs.runtime.settings import Settings

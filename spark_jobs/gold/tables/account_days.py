@@ -12,6 +12,8 @@ from spark_jobs.gold.declaration import Cell, GoldTable
 from spark_jobs.gold.strategies import Inputs, Keys, Parts, Region
 from spark_jobs.gold.sums import BOOKED, last_of
 from spark_jobs.gold.tables.account_balances import account_balances
+from spark_jobs.lake.kept import in_memory
+from spark_jobs.lake.ranges import Where, is_among
 from spark_jobs.runtime.late_spark import F, Window
 from spark_jobs.runtime.text import quoted
 
@@ -50,7 +52,7 @@ def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
 
     `present` are rows of the table, `rebuilt` those of `account_days`. Beside the table's columns: `_was`, the row as it is (null: there is
     none), `_is_rebuilt`, and `_before` and `_after`, the account's days next to it among all these rows. The rows are right only where no
-    day of the account is missing between them.
+    day of the account is missing between them; a day that was there keeps its opening where none is before it.
     """
     was = F.struct(*TABLE.columns)
     rows = present.withColumns({"_was": was, "_is_rebuilt": F.lit(False)}).unionByName(
@@ -65,21 +67,25 @@ def amended(present: DataFrame, rebuilt: DataFrame) -> DataFrame:
         .where(F.col("_is_rebuilt") | F.col("_last._is_rebuilt"))
         .withColumns({"_was": F.when(is_replacing, F.col("_last._was")).otherwise(F.col("_was")), "_before": before})
         .where(F.col("_is_rebuilt") | (F.coalesce(F.col("_after") > F.col("day"), F.lit(True))))
-        .withColumns({"opening": F.col("_before.closing"), "_before": F.col("_before.day")})
+        .withColumns({"opening": F.coalesce("_before.closing", "_was.opening"), "_before": F.col("_before.day")})
         .withColumn("difference", _difference())
         .selectExpr(*quoted(TABLE.columns), "_was", "_is_rebuilt", "_before", "_after")
     )
 
 
 def may_lack_neighbours(near: int, first: date, last: date) -> Column:
-    """Whether days may be missing beside an `amended` rebuilt one: no neighbour so near, though the table may have days further away."""
+    """Whether days may be missing beside an `amended` rebuilt one: no neighbour so near, though the table may have days further away.
+
+    Before a day that was there none is missing: its opening is known.
+    """
 
     def is_far(days: Column) -> Column:
         return F.coalesce(days > near, F.lit(True))
 
     before, after = F.date_diff("day", "_before"), F.date_diff("_after", "day")
     is_inside = F.date_sub("day", near) > F.lit(first), F.date_add("day", near) < F.lit(last)
-    return F.col("_is_rebuilt") & ((is_far(before) & is_inside[0]) | (is_far(after) & is_inside[1]))
+    lacks_before = F.col("_was").isNull() & is_far(before) & is_inside[0]
+    return F.col("_is_rebuilt") & (lacks_before | (is_far(after) & is_inside[1]))
 
 
 def _difference() -> Column:
@@ -110,9 +116,10 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
         rebuilt = inputs.hold(account_days(region.among(inputs.silver(days_of).withColumn("day", F.col("event_on")), touched)))
     present, near = days_around(region, inputs)
     found = inputs.hold(amended(present, rebuilt))
-    isolated = found.where(may_lack_neighbours(near, *inputs.span(TABLE))).select("account_id").distinct()
-    if not isolated.isEmpty():
-        days, isolated = inputs.table(TABLE), inputs.hold(isolated)
+    lacking = found.where(may_lack_neighbours(near, *inputs.span(TABLE))).select("account_id").distinct().toArrow()
+    if lacking.num_rows:
+        isolated = in_memory(found.sparkSession, lacking)
+        days = inputs.read(TABLE, Where(is_wanted=is_among("account_id", lacking["account_id"])))
         of_isolated = amended(*(rows.join(isolated, on="account_id", how="left_semi") for rows in (days, rebuilt)))
         found = found.join(isolated, on="account_id", how="left_anti").unionByName(inputs.hold(of_isolated))
     return found.where("_was is not null").select("_was.*"), found.selectExpr(*quoted(TABLE.columns))

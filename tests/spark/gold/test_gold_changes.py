@@ -14,6 +14,7 @@ from spark_jobs.gold.changes import Change, Feed, hold_changes, present_rows
 from spark_jobs.gold.strategies import Inputs
 from spark_jobs.gold.tables.account_days import account_days, with_added, with_openings
 from spark_jobs.lake import sinks, tables
+from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.ranges import Where
 from spark_jobs.lake.tables import Table
 from tests.support.frames import assert_same, frame
@@ -243,16 +244,46 @@ def test_of_an_account_only_days_beside_the_changed_ones_are_written(
     fits: dict[Table, list[bool]] = {table: [] for table in tables_of}
 
     def few(table: Table, where: Where) -> DataFrame | None:
-        found = tables_of[table].where(where.sql)
-        fits[table].append(found.count() <= most)
-        return found if fits[table][-1] else None
+        found = tables_of[table].where(where.sql).toArrow()
+        found = found.filter(where.is_wanted(found)) if where.is_wanted else found
+        fits[table].append(found.num_rows <= most)
+        return in_memory(spark, found) if fits[table][-1] else None
 
     every_day = (min(days), max(days))
     inputs = Inputs(tables_of.__getitem__, Decimal(0), few, span=lambda _: every_day)
     present, wanted = with_added(Change(new, new, is_in_place=False, hours=hours), inputs)
-    assert fits[tables.ACCOUNT_DAYS] == {0: [False, False], 50: [False, True], 1000: [True]}[most]
+    assert fits[tables.ACCOUNT_DAYS] == {0: [False, False, False], 50: [False, True, False], 1000: [True, True]}[most]
 
     found = sinks.difference(present, wanted, on=tables.ACCOUNT_DAYS.keys)
     expected = sinks.difference(tables_of[tables.ACCOUNT_DAYS], with_openings(account_days(rows)), on=tables.ACCOUNT_DAYS.keys)
     assert_same(found, expected)
     assert 20 < wanted.count() < tables_of[tables.ACCOUNT_DAYS].count()
+
+
+def test_a_day_that_was_there_keeps_its_opening(spark: SparkSession) -> None:
+    """The account's day before it is farther away than days are looked for, but not looked for. Days of new accounts are."""
+    late = "2013-03-01"
+    old = [
+        ("T0", A, C1, f"{DAY} 10:00", "Credit", "100.00", "100.00"),
+        ("T1", A, C1, f"{late} 10:00", "Debit", "30.00", "70.00"),
+        ("T2", B, C1, f"{NEXT} 10:00", "Credit", "1.00", "1.00"),
+    ]
+    added = [("T3", A, C1, f"{late} 11:00", "Debit", "5.00", "65.00"), ("T4", B, C1, f"{late} 10:00", "Debit", "1.00", "0.00")]
+    day = [(A, late, "100.00", "65.00", "0.00", "35.00", 2, "0.00")]
+    opened = [(B, late, "1.00", "0.00", "0.00", "1.00", 1, "0.00")]
+    days, hour = with_openings(account_days(silver(spark, old))).localCheckpoint(), (date(2013, 3, 1) - date(1970, 1, 1)).days * 24 + 10
+    for count, accounts, expected in ((1, list[str](), day), (2, [B], day + opened)):
+        rows, asked = silver(spark, old + added[:count]), list[str]()
+
+        def few(table: Table, where: Where, rows: DataFrame = rows, asked: list[str] = asked) -> DataFrame:
+            found = (days if table == tables.ACCOUNT_DAYS else rows).where(where.sql).toArrow()
+            if table == tables.ACCOUNT_DAYS and where.sql == "true" and where.is_wanted:
+                found = found.filter(where.is_wanted(found))
+                asked += found["account_id"].unique().to_pylist()
+            return in_memory(spark, found)
+
+        new = rows.where("_offset >= 3")
+        given = Inputs(lambda table: few(table, Where()), Decimal(0), few, span=lambda _: (date(2013, 1, 1), date(2013, 3, 1)))
+        _, wanted = with_added(Change(new, new, is_in_place=False, hours=(hour,)), given)
+        assert_same(wanted, frame(spark, tables.ACCOUNT_DAYS.ddl, expected))
+        assert asked == accounts

@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from spark_jobs.control import matching
+from spark_jobs.lake.ranges import is_among
 from spark_jobs.lake.tables import BRONZE_CUSTOMERS, TRANSACTION_IDS, Table, ensure_tables
 from spark_jobs.lake.topics import transactions
 from spark_jobs.runtime.settings import Settings, read_settings
@@ -74,7 +75,7 @@ def test_few_rows_of_few_bytes_are_few() -> None:
 
 
 def find(settings: Settings, keys: list[bytes], where: str = "true") -> list[dict[str, Any]] | None:
-    among = matching.is_among("key", pa.array(keys, pa.binary()))
+    among = is_among("key", pa.array(keys, pa.binary()))
     found = matching.find_rows(settings, BRONZE_CUSTOMERS, ["key", "value", "_batch"], among, where)
     return None if found is None else sorted(found.to_pylist(), key=lambda row: int(row["_batch"]))
 
