@@ -67,8 +67,7 @@ def find_asked(settings: Settings, number: int | None, option: str = "", now: da
 def bring_up_to_date(settings: Settings, tables: Iterable[Table]) -> None:
     """Give tables the properties that follow from the settings and their layer, where they have others. The caller holds their leases."""
     for table in tables:
-        delta = table.open_to_write(settings)
-        present = delta.metadata().configuration
+        present = table.open(settings).metadata().configuration
         if changed := {name: value for name, value in properties_of(settings, table).items() if present.get(name) != value}:
-            delta.alter.set_table_properties(changed)
+            table.open_to_write(settings).alter.set_table_properties(changed)
             log.info("%s: %s", table.name, ", ".join(f"{name} is {value}" for name, value in changed.items()))
