@@ -44,10 +44,12 @@ def version(home: Settings, table: Table) -> int:
     return DeltaTable(str(table.path(home))).version()
 
 
-def test_appended_batches_are_there_once_however_they_are_cut(spark: SparkSession, home: Settings) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_appended_batches_are_there_once_however_they_are_cut(spark: SparkSession, home: Settings, in_memory: bool) -> None:
     assert applied(home, LOG, "job") is None
     for numbers, commits in (((1, 2), 1), ((1, 2), 1), ((1,), 1), ((1, 2, 3), 2), ((2, 3, 5), 3), ((4, 5), 3)):
-        sinks.append_batches(batches(spark, *numbers), home, LOG, Txn("job", max(numbers)))
+        rows, txn = batches(spark, *numbers), Txn("job", max(numbers))
+        few_rows.append_batches(rows.toArrow(), home, LOG, txn) if in_memory else sinks.append_batches(rows, home, LOG, txn)
         assert version(home, LOG) == commits
     assert applied(home, LOG, "job") == 5
     assert_same(sources.read_table(spark, home, LOG), batches(spark, 1, 2, 3, 5))
