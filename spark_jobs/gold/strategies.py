@@ -177,19 +177,19 @@ class Keys(Strategy):
     def rebuilt(self, table: Table, region: Region, inputs: Inputs) -> Parts:
         """All rows of those who have a row of silver, or of the table, in the region; where `near` finds them, those alone."""
         if self.near is None or region.span is None:
-            return self._all_of(region.keys(self.key, inputs.read(table), table.time_column or ""), table, inputs)
+            present = inputs.read(table)
+            return self._all_of(region.keys(self.key, present, table.time_column or ""), present, table, inputs)
         *near, far = self.near(region, inputs)
         if far.isEmpty():
             return near[0], near[1]
         present, wanted = (
             rows.join(far, on=self.key, how="left_anti").unionByName(all_rows)
-            for rows, all_rows in zip(near, self._all_of(far, table, inputs), strict=True)
+            for rows, all_rows in zip(near, self._all_of(far, inputs.read(table), table, inputs), strict=True)
         )
         return present, wanted
 
-    def _all_of(self, touched: DataFrame, table: Table, inputs: Inputs) -> Parts:
+    def _all_of(self, touched: DataFrame, present: DataFrame, table: Table, inputs: Inputs) -> Parts:
         """All rows of some customers or accounts."""
-        present = inputs.read(table)
 
         def of_touched(rows: DataFrame) -> DataFrame:
             return rows.join(touched, on=self.key, how="left_semi")

@@ -136,9 +136,9 @@ def test_sessions_of_a_range_are_right_again_whatever_they_were(
     settings, rows = bank
     right, all_of, asked = sorted(sessions(rows)), Keys._all_of, list[set[str]]()
 
-    def noted(self: Keys, touched: DataFrame, table: Table, inputs: Inputs) -> Parts:
+    def noted(self: Keys, touched: DataFrame, present: DataFrame, table: Table, inputs: Inputs) -> Parts:
         asked.append({row[0] for row in touched.collect()})
-        return all_of(self, touched, table, inputs)
+        return all_of(self, touched, present, table, inputs)
 
     monkeypatch.setattr(Keys, "_all_of", noted)
     if damage:
