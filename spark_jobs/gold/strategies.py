@@ -168,7 +168,7 @@ class Keys(Strategy):
     key: str
     adds: Mapping[str, str] | None = field(default=None, kw_only=True)
     sums: Sql | None = field(default=None, kw_only=True)
-    near: Callable[[Region, Inputs], tuple[DataFrame, DataFrame, DataFrame]] | None = field(default=None, kw_only=True)
+    near: Callable[[Region, Inputs], tuple[Parts, DataFrame]] | None = field(default=None, kw_only=True)
 
     def whole(self, table: Table, inputs: Inputs) -> DataFrame:
         """All rows of everybody."""
@@ -179,9 +179,9 @@ class Keys(Strategy):
         if self.near is None or region.span is None:
             present = inputs.read(table)
             return self._all_of(region.keys(self.key, present, table.time_column or ""), present, table, inputs)
-        *near, far = self.near(region, inputs)
+        near, far = self.near(region, inputs)
         if far.isEmpty():
-            return near[0], near[1]
+            return near
         present, wanted = (
             rows.join(far, on=self.key, how="left_anti").unionByName(all_rows)
             for rows, all_rows in zip(near, self._all_of(far, inputs.read(table), table, inputs), strict=True)

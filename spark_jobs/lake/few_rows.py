@@ -118,10 +118,10 @@ def changes(settings: Settings, table: Table, after: int, upto: int, most: int) 
     return pa.concat_tables(parts)
 
 
-def span(settings: Settings, table: Table) -> tuple[date, date]:
-    """The first and last `day` that a table may have: any, where the statistics of a file do not say."""
+def span(settings: Settings, table: Table, day: str = "day") -> tuple[date, date]:
+    """The first and last `day` (a column of dates) that a table may have: any, where the statistics of a file do not say."""
     files = pa.table(table.open(settings).get_add_actions(flatten=True)).to_pylist()
-    edges = [(file.get("min.day") or date.min, file.get("max.day") or date.max) for file in files]
+    edges = [(file.get(f"min.{day}") or date.min, file.get(f"max.{day}") or date.max) for file in files]
     return min((first for first, _ in edges), default=date.max), max((last for _, last in edges), default=date.min)
 
 

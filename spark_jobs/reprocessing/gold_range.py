@@ -10,11 +10,12 @@ from spark_jobs import control
 from spark_jobs.gold import inputs, job
 from spark_jobs.gold.declaration import GoldTable
 from spark_jobs.gold.ranges import Range
-from spark_jobs.lake import sinks, tables
+from spark_jobs.lake import few_rows, sinks, tables
 from spark_jobs.lake.layout import SMALL_PAGES
 from spark_jobs.lake.tables import Table
 from spark_jobs.lake.txn import Txn, applied
 from spark_jobs.runtime.settings import Settings
+from spark_jobs.runtime.times import midnight
 
 APPLICATION = "gold backfill"
 # In memory a row takes about ten times what it takes in a file. By the size of files alone, Spark would send a million rows to each task:
@@ -40,10 +41,10 @@ def rebuild_gold(
     one call at a time. `are_few`: what the range touches of most tables fits into memory. May be repeated. Raises LedgerError as
     `run_each` does.
     """
-    silver = tables.SILVER_TRANSACTIONS.open(settings)
-    source, application = inputs.Source(tables.SILVER_TRANSACTIONS, silver.version()), control.application(settings, APPLICATION)
-    first, last = control.query(silver, "select min(event_at), max(event_at) from t").to_pylist()[0].values()
-    is_all = first is None or (start <= first and last < end)
+    head = tables.SILVER_TRANSACTIONS.open(settings).version()
+    source, application = inputs.Source(tables.SILVER_TRANSACTIONS, head), control.application(settings, APPLICATION)
+    first, last = few_rows.span(settings, tables.SILVER_TRANSACTIONS, "event_on")
+    is_all = start <= midnight(first) and last < end.date()
     changed, one_at_a_time = dict[Table, int](), Lock()
 
     def rebuild(table: GoldTable, session: SparkSession) -> None:

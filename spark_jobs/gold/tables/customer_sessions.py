@@ -67,7 +67,7 @@ def with_added(region: Region, inputs: Inputs) -> Parts:
     return present, add_to_sessions(region.rows, present)
 
 
-def overlapping(region: Region, inputs: Inputs) -> tuple[DataFrame, DataFrame, DataFrame]:
+def overlapping(region: Region, inputs: Inputs) -> tuple[Parts, DataFrame]:
     """The sessions that overlap a range of times, as they are and as the rows of the days around make them, and whose reach beyond these.
 
     With a session come all that it overlaps, in the table or as it should be: other sessions than these are not concerned.
@@ -85,7 +85,7 @@ def overlapping(region: Region, inputs: Inputs) -> tuple[DataFrame, DataFrame, D
     hour = HOUR.seconds * 1_000_000
     first, last = start - (NEAR_HOURS - GAP_HOURS) * hour, end + NEAR_HOURS * hour
     far = reach.where(f"unix_micros(_from) < {first} or unix_micros(_to) > {last}").select("customer_id").distinct()
-    return concerned(present), concerned(made), far
+    return (concerned(present), concerned(made)), far
 
 
 TABLE = GoldTable(
