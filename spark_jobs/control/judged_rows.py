@@ -44,6 +44,7 @@ _ROWS = Template("select $columns from $name")
 _NONE = Template("(select * from $name where false)")
 _MOST_FILES = 50
 _GLOB = frozenset("*?[")  # DataFusion takes them for a pattern
+_FIRST_OFFSETS = Template("select distinct first_offset from written_$own where first_offset is not null")
 _HOURS = Template("select distinct date_bin(interval '1 hour', event_at) from written_$silver")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
@@ -117,11 +118,16 @@ class _Relations:
             view = _NEIGHBOURS.substitute(name=found[0], near=found[1], days=int(found[2]) + 1, key=found[3], silver=self._silver)
             self.builder.execute(view)
             self._ready.add(found[0])
+        if f"{self._silver}_of_firsts" in words - self._ready:
+            self._open_firsts()
         if "written" in words and "written" not in self._ready:
             self._view("written", f"written_{own}", "true")
         if {f"new_{own}", f"gone_{own}", f"new_{self._silver}"} & words and f"new_{own}" not in self._ready:
             self._open_changes()
-        for name in (words & _CONTROL.keys()) - self._ready:
+        self._open_control(words & _CONTROL.keys())
+
+    def _open_control(self, names: set[str]) -> None:
+        for name in names - self._ready:
             control.register(self.builder, name, _CONTROL[name].open(self._settings), _CONTROL[name])
             self._ready.add(name)
 
@@ -202,6 +208,13 @@ class _Relations:
         table = self._tables[name]
         is_near = "true" if self._written.at_any_time else _near(table, self._hours, number, unit)
         self._view(near, rows, is_near)
+
+    def _open_firsts(self) -> None:
+        """Silver's rows at the offsets that judged duplicates name, and a few others: files and pages are skipped by them."""
+        self._open(self._silver)
+        self._open(self._own)
+        offsets = pa.table(self.builder.execute(_FIRST_OFFSETS.substitute(own=self._own)).read_all()).column(0)
+        self._view(f"{self._silver}_of_firsts", self._silver, ranges.holding("_offset", offsets.to_pylist(), ranges.MOST_IN_MEMORY))
 
     @cached_property
     def _hours(self) -> pa.ChunkedArray:

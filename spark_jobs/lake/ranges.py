@@ -106,6 +106,12 @@ def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> str:
     return _any(parts) if parts else "false"
 
 
+def holding(column: str, numbers: Iterable[int], most: int = MOST) -> str:
+    """Whether a column is one of these whole numbers, or lies between two neighbours of them."""
+    parts = [f"{column} between {first} and {last}" for first, last in around(numbers, 0, most)]
+    return _any(parts) if parts else "false"
+
+
 def near(start: str, end: str, numbers: Iterable[int], width: int, unit: Unit, is_wanted: Callable[[pa.Table], pa.Array] | None) -> Where:
     """Whether the span from one column to another is at most `width` hours or days from one of these."""
     sql, finer = (overlap(start, end, around(numbers, width, most), unit) for most in (MOST, MOST_IN_MEMORY))

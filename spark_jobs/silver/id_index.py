@@ -110,8 +110,7 @@ def _few_rows_at(settings: Settings, topic: Topic, found: pa.Table, upto: int) -
     near = []
     for partition in pc.unique(found["_partition"]).to_pylist():
         offsets = found.filter(pc.equal(found["_partition"], partition))["_offset"].to_pylist()
-        own = [f"_offset between {first} and {last}" for first, last in ranges.around(offsets, 0)]
-        near.append(f"(_partition = {partition} and ({' or '.join(own)}))")
+        near.append(f"(_partition = {partition} and {ranges.holding('_offset', offsets)})")
     columns = list(dict.fromkeys((topic.key, "_topic", *_PLACE, *topic.content)))
     where = f"_batch <= {upto} and ({' or '.join(near) or 'false'})"
     return find_rows(settings, topic.silver, columns, ranges.is_among("_offset", pc.unique(found["_offset"])), where)
