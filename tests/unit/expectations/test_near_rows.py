@@ -138,6 +138,17 @@ def test_a_day_closes_with_the_balance_of_one_of_its_last_rows(copy_home: Callab
     assert measure_days(copy_home(), rows, days, "closings_that_are_not_the_last") == {"closings_that_are_not_the_last": count}
 
 
+def test_firsts_of_duplicates_are_looked_up_by_their_offsets(copy_home: Callable[[], Settings]) -> None:
+    """A file of silver with other offsets is not opened: here it is lost."""
+    settings, name = copy_home(), "silver.transactions_duplicates"
+    before = set(SILVER_TRANSACTIONS.open(settings).file_uris())
+    write(settings, {"silver.transactions": [transaction(10_000, at(0, 10_000, 1), "Debit", "1.00", who=1, hour=8)]})
+    (far,) = set(SILVER_TRANSACTIONS.open(settings).file_uris()) - before
+    Path(far).unlink()
+    names = frozenset({"missing_firsts", "duplicates_before_firsts"})
+    assert measure(settings.home, name, names, 1, at_any_time=True) == dict.fromkeys(names, 0)
+
+
 def wrong_pairs(settings: Settings, passed: int | None, batch: int = 3) -> dict[str, int]:
     """What is wrong with the pairs in files after a version, of which a batch is new; None: with all."""
     version = DEBIT_CREDIT_PAIRS.open(settings).version()
