@@ -210,11 +210,17 @@ class _Relations:
         self._view(near, rows, is_near)
 
     def _open_firsts(self) -> None:
-        """Silver's rows at the offsets that judged duplicates name, and a few others: files and pages are skipped by them."""
+        """Silver's rows at the offsets that judged duplicates name, and a few others: files and pages are skipped by them.
+
+        All of silver where single records are judged: another row of an id may then be none of them, and is looked for only here.
+        """
         self._open(self._silver)
         self._open(self._own)
-        offsets = pa.table(self.builder.execute(_FIRST_OFFSETS.substitute(own=self._own)).read_all()).column(0)
-        self._view(f"{self._silver}_of_firsts", self._silver, ranges.holding("_offset", offsets.to_pylist(), ranges.MOST_IN_MEMORY))
+        is_named = "true"
+        if not self._written.rebuilt:
+            offsets = pa.table(self.builder.execute(_FIRST_OFFSETS.substitute(own=self._own)).read_all()).column(0)
+            is_named = ranges.holding("_offset", offsets.to_pylist(), ranges.MOST_IN_MEMORY)
+        self._view(f"{self._silver}_of_firsts", self._silver, is_named)
 
     @cached_property
     def _hours(self) -> pa.ChunkedArray:

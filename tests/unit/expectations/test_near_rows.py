@@ -149,6 +149,17 @@ def test_firsts_of_duplicates_are_looked_up_by_their_offsets(copy_home: Callable
     assert measure(settings.home, name, names, 1, at_any_time=True) == dict.fromkeys(names, 0)
 
 
+def test_where_single_records_are_judged_a_later_row_of_the_id_is_found(copy_home: Callable[[], Settings], tmp_path: Path) -> None:
+    """It is none of these records itself."""
+    settings, name, records = copy_home(), "silver.transactions_duplicates", tmp_path / "records"
+    duplicate = good_rows()[name][0]
+    write_deltalake(str(records), pa.table({column: [duplicate[column]] for column in ("_topic", "_partition", "_offset")}))
+    write(settings, {"silver.transactions": [transaction(1, at(0, 10, 2), "Credit", "100.10", who=1, hour=9)]})
+    query = open_query(settings, Written(table_named(name), 0, 1, 2, records), {}, LOADED)
+    profile = measure_table(read_suite(name).about({"missing_firsts", "duplicates_before_firsts"}), query)
+    assert (profile.values, profile.errors) == ({"missing_firsts": 0, "duplicates_before_firsts": 1}, {})
+
+
 def wrong_pairs(settings: Settings, passed: int | None, batch: int = 3) -> dict[str, int]:
     """What is wrong with the pairs in files after a version, of which a batch is new; None: with all."""
     version = DEBIT_CREDIT_PAIRS.open(settings).version()
