@@ -25,9 +25,9 @@ MOST_HELD = 250_000  # rows of a feed in memory; their neighbours in most tables
 
 @dataclass(frozen=True)
 class Change:
-    """Rows that came or went: `images` are all of them, `rows` those of their ids that are there now.
+    """Rows that came or went, or that look up another version now: `images` are all of them, `rows` those of their ids that are there now.
 
-    Where nothing was changed or removed (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
+    Where rows only came (`is_in_place` is false) both are the same. `hours` (since the epoch) hold all of them;
     None: they may be anywhere. `few`: the images in memory, None where they are many. `is_small`: each task can hold them.
     """
 
@@ -173,16 +173,16 @@ class Versions:
         """The transactions of these keys; of those that look up the version that is valid then (`is_temporal`), from these times on."""
         if is_temporal and self.first is None:
             rows = inputs.silver().limit(0)
-            return Change(rows, rows, is_in_place=False, hours=(), is_small=True)
+            return Change(rows, rows, is_in_place=True, hours=(), is_small=True)
         silver = inputs.silver(ranges.since("event_at", self.first) if is_temporal and self.first is not None else ALL)
         since = F.broadcast(self.since) if self.are_few else self.since
         is_touched = (F.col("event_at") >= F.col("_since")) if is_temporal else F.lit(True)
         touched = silver.join(since, on=self.key).where(is_touched).selectExpr(*quoted(silver.columns))
         if not self.are_few:
-            return Change(touched, touched, is_in_place=False)
+            return Change(touched, touched, is_in_place=True)
         rows, few = hold(touched)
         hours = None if few is None else _hours_of(few)
-        return Change(rows, rows, is_in_place=False, hours=hours, few=few, is_small=few is not None)
+        return Change(rows, rows, is_in_place=True, hours=hours, few=few, is_small=few is not None)
 
 
 def hold_versions(feed: Feed, key: str) -> Versions | None:

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.lake import leases
+from spark_jobs.lake import few_rows, leases
 from spark_jobs.lake.layout import order_of
 from spark_jobs.lake.sinks import METADATA, configured
 from spark_jobs.lake.tables import Table
-from spark_jobs.lake.txn import COMMITTING
+from spark_jobs.lake.txn import COMMITTING, commit_properties
 from spark_jobs.runtime.errors import LedgerError
 from spark_jobs.runtime.kill_points import kill_point
 from spark_jobs.runtime.settings import Settings
@@ -49,6 +49,24 @@ class DataFile:
     def sort_key(self) -> tuple[Any, ...]:
         """Files without statistics come last."""
         return (self.partition, self.place is None, self.place if self.place is not None else 0, self.path)
+
+
+def join_unordered(settings: Settings, table: Table, most: int, page_rows: int = few_rows.PAGE_ROWS) -> int:
+    """Join the small files of a table that is read in no order, once there are more than `most` of them; returns how many. Without Spark.
+
+    Files that have reached half the size stay as they are, or are written again a few times, so the work does not grow with the table.
+    """
+    target = target_bytes(table)
+    sizes = pa.table(table.open(settings).get_add_actions())["size_bytes"].to_pylist()
+    if sum(size < target // 2 for size in sizes) <= most:
+        return 0
+    joining, commit = table.open_to_write(settings).optimize, commit_properties(settings, table)
+    kill_point(f"before compacting {table.name}")
+    metrics = joining.compact(
+        target_size=target, max_concurrent_tasks=1, commit_properties=commit, writer_properties=few_rows.writer(table, page_rows)
+    )
+    kill_point(f"after compacting {table.name}")
+    return int(metrics["numFilesRemoved"])
 
 
 def target_bytes(table: Table) -> int:

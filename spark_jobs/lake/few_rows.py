@@ -21,12 +21,21 @@ from spark_jobs.runtime.settings import Settings
 MOST_ROWS = 100_000  # that are held in memory
 MOST_BYTES = 128 * 2**20  # of the files that a merge writes again: where they have more, Spark marks rows as removed, which delta-rs cannot
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "deletionVectors"})  # that delta-rs writes, or leaves as they are
-_PAGE_ROWS = 1000
+PAGE_ROWS = 1000  # a page: rows are found by pages
 
 
 def are_few(rows: int, size: int) -> bool:
     """Whether so many rows, with so many bytes of texts, fit into memory."""
     return rows <= MOST_ROWS and size <= MOST_BYTES
+
+
+def writer(table: Table, page_rows: int = PAGE_ROWS) -> WriterProperties:
+    """As Spark writes silver and gold (layout.SMALL_PAGES).
+
+    Of decimals no statistics: delta-rs has floats for them, by which rows could be missed.
+    """
+    exact = {name: ColumnProperties(statistics_enabled="NONE") for name, kind, _ in parse_columns(table.ddl) if kind.startswith("decimal")}
+    return WriterProperties(compression="ZSTD", data_page_row_count_limit=page_rows, column_properties=exact)
 
 
 def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn, *, keeps_order: bool = False) -> None:
@@ -35,15 +44,15 @@ def append(parts: Iterable[pa.Table], settings: Settings, table: Table, txn: Txn
     if not _is_done(delta, txn):
         order = [(name, "ascending") for name in order_of(table)]
         ordered = parts if keeps_order else (part.sort_by(order) for part in parts)
-        _append(delta, ordered, table, _commit(settings, table, txn), _writer(table))
+        _append(delta, ordered, table, _commit(settings, table, txn), writer(table))
 
 
-def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *, page_rows: int = _PAGE_ROWS) -> None:
+def append_batches(rows: pa.Table, settings: Settings, table: Table, txn: Txn, *, page_rows: int = PAGE_ROWS) -> None:
     """Append the rows of the batches that the table does not have yet (column `_batch`), as they are ordered, in one commit."""
     delta = table.open_to_write(settings)
     if not _is_done(delta, txn):
         new = rows.filter(pc.field("_batch") > (delta.transaction_version(txn.application) or 0))
-        _append(delta, [new], table, _commit(settings, table, txn, "batch"), _writer(table, page_rows))
+        _append(delta, [new], table, _commit(settings, table, txn, "batch"), writer(table, page_rows))
 
 
 def merge(
@@ -75,7 +84,7 @@ def merge(
     if time := merge_time(table):  # other files are not even opened
         unit = ranges.unit_of(time)
         is_same += f" and {ranges.to_datafusion(ranges.in_files(f't.{time}', ranges.numbers(few[time], unit), unit))}"
-    merging = delta.merge(few, is_same, "s", "t", writer_properties=_writer(table), commit_properties=_commit(settings, table, txn))
+    merging = delta.merge(few, is_same, "s", "t", writer_properties=writer(table), commit_properties=_commit(settings, table, txn))
     if deletes_where:
         merging = merging.when_matched_delete(deletes_where)
     values = {f"`{name}`": f"s.`{name}`" for name in table.columns}
@@ -157,23 +166,14 @@ def _is_done(delta: DeltaTable, txn: Txn) -> bool:
     return done is not None and bool(done >= txn.version)
 
 
-def _append(delta: DeltaTable, parts: Iterable[pa.Table], table: Table, commit: CommitProperties, writer: WriterProperties) -> None:
+def _append(delta: DeltaTable, parts: Iterable[pa.Table], table: Table, commit: CommitProperties, properties: WriterProperties) -> None:
     schema = pa.schema(table.delta_schema().to_arrow())
     batches = (batch for part in parts for batch in part.select(table.columns).cast(schema).to_batches())
     new = pa.RecordBatchReader.from_batches(schema, batches)
     kill_point(f"before {table.name}")
-    write_deltalake(delta, new, mode="append", writer_properties=writer, commit_properties=commit)
+    write_deltalake(delta, new, mode="append", writer_properties=properties, commit_properties=commit)
     kill_point(f"after {table.name}")
 
 
 def _commit(settings: Settings, table: Table, txn: Txn, name: str = "upto") -> CommitProperties:
     return commit_properties(settings, table, {"application": txn.application, name: txn.version}, [txn])
-
-
-def _writer(table: Table, page_rows: int = _PAGE_ROWS) -> WriterProperties:
-    """As Spark writes silver and gold (layout.SMALL_PAGES).
-
-    Of decimals no statistics: delta-rs has floats for them, by which rows could be missed.
-    """
-    exact = {name: ColumnProperties(statistics_enabled="NONE") for name, kind, _ in parse_columns(table.ddl) if kind.startswith("decimal")}
-    return WriterProperties(compression="ZSTD", data_page_row_count_limit=page_rows, column_properties=exact)

@@ -125,17 +125,23 @@ def beside(moments: pa.Table, key: str | None, start: str, end: str, width: int,
     """
     keys = pc.unique(moments[key]) if key else None
 
-    def coded(rows: pa.Table, time: str, more: int) -> np.ndarray:  # the key before the time, so that one order holds both
-        place = pc.index_in(rows[key], value_set=keys).fill_null(-1).to_numpy().astype("int64") if key else 0
-        number = counted(rows[time], unit).fill_null(0).to_numpy() + more
-        coded: np.ndarray = place * 2**_TIME_BITS + np.clip(number, -(2 ** (_TIME_BITS - 2)), 2 ** (_TIME_BITS - 2))
+    def place(rows: pa.Table) -> np.ndarray | int:
+        if key is None:
+            return 0
+        found: np.ndarray = pc.index_in(rows[key], value_set=keys).fill_null(-1).to_numpy().astype("int64") * 2**_TIME_BITS
+        return found
+
+    def coded(of_key: np.ndarray | int, times: pa.ChunkedArray, more: int) -> np.ndarray:  # key before time, so that one order holds both
+        number = counted(times, unit).fill_null(0).to_numpy() + more
+        coded: np.ndarray = of_key + np.clip(number, -(2 ** (_TIME_BITS - 2)), 2 ** (_TIME_BITS - 2))
         return coded
 
-    ordered = np.unique(coded(moments, "event_at", 0))
+    ordered = np.append(np.unique(coded(place(moments), moments["event_at"], 0)), 2**63 - 1)
 
     def is_wanted(rows: pa.Table) -> pa.Array:
-        first, last = coded(rows, start, -width), coded(rows, end, width)
-        return pa.array(np.searchsorted(ordered, first, "left") < np.searchsorted(ordered, last, "right"))
+        of_key = place(rows)
+        next_one = ordered[np.searchsorted(ordered[:-1], coded(of_key, rows[start], -width))]
+        return pa.array(next_one <= coded(of_key, rows[end], width))
 
     return is_wanted
 

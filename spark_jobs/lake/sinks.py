@@ -28,7 +28,6 @@ _ROWS_A_CUT = 250_000
 MARKS = "delta.enableDeletionVectors"
 _TXN = "spark.databricks.delta.write.txn"
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_OPTIMIZE = "spark.databricks.delta.optimize"
 
 
 def in_order(rows: DataFrame, columns: Sequence[str], count: int) -> DataFrame:
@@ -131,22 +130,6 @@ def mark_removed_rows(spark: SparkSession, settings: Settings, tables: Iterable[
         if table.open(settings).metadata().configuration.get(MARKS) != "true":
             path = str(table.path(settings)).replace("`", "``")
             spark.sql(f"alter table delta.`{path}` set tblproperties ('{MARKS}' = 'true')")
-
-
-def compact(spark: SparkSession, settings: Settings, table: Table, most_files: int, file_bytes: int) -> None:
-    """Join a table's small files into files of about this size once there are more than so many of them. No row changes.
-
-    Files that have reached the size stay as they are, so the work does not grow with the table.
-    """
-    path = str(table.path(settings))
-    sizes = pa.table(table.open(settings).get_add_actions()).column("size_bytes").to_pylist()
-    if sum(size < file_bytes for size in sizes) <= most_files:
-        return
-    kill_point(f"before compacting {table.name}")
-    sized = {f"{_OPTIMIZE}.{name}": str(file_bytes) for name in ("minFileSize", "maxFileSize")}
-    with configured(spark, sized | {METADATA: leases.commit_metadata(settings, table, {})}):
-        DeltaTable.forPath(spark, path).optimize().executeCompaction()
-    kill_point(f"after compacting {table.name}")
 
 
 def difference(present: DataFrame, wanted: DataFrame, on: Sequence[str]) -> DataFrame:

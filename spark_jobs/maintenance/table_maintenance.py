@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from spark_jobs.lake import compaction, log_files, sinks
 from spark_jobs.lake.retention import LEAST_FILE_DAYS, LEAST_LOG_DAYS
 from spark_jobs.lake.tables import LIVE_RESULTS, Table
-from spark_jobs.lake.txn import commit_properties
 from spark_jobs.lake.versions import is_maintenance
 from spark_jobs.maintenance import versions_in_use
 from spark_jobs.maintenance.versions_in_use import VersionsInUse
@@ -83,7 +82,11 @@ def maintain(
     `session` is asked for only when there is something to join; `writing` are settings of the session for the files that are written.
     """
     begun, before = monotonic(), _size(settings, table)
-    joined = _join_control(settings, table) if table.layer == "control" else _join(settings, table, session, writing)
+    joined = (
+        compaction.join_unordered(settings, table, _MOST_SMALL_CONTROL_FILES)
+        if table.layer == "control"
+        else _join(settings, table, session, writing)
+    )
     after, keep = _size(settings, table), versions_in_use.find(settings, table, now)
     waits = waits_for(settings, table, keep, now)
     kill_point(f"before removing files of {table.name}")
@@ -168,17 +171,6 @@ def _join(settings: Settings, table: Table, session: Callable[[], SparkSession],
     spark = session()
     with sinks.configured(spark, dict(writing)):
         return compaction.join_files(spark, settings, table, bins)
-
-
-def _join_control(settings: Settings, table: Table) -> int:
-    """Control tables are written without Spark, in whatever order."""
-    target = compaction.target_bytes(table)
-    small = [file for file in compaction.files_of(settings, table) if file.bytes < target // 2]
-    if len(small) <= _MOST_SMALL_CONTROL_FILES:
-        return 0
-    joining, commit = table.open_to_write(settings).optimize, commit_properties(settings, table)
-    metrics = joining.compact(target_size=target, max_concurrent_tasks=1, commit_properties=commit)
-    return int(metrics["numFilesRemoved"])
 
 
 def _size(settings: Settings, table: Table) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from spark_jobs.control import scope
 from spark_jobs.control.matching import find_rows
-from spark_jobs.lake import few_rows, ranges, sinks, sources
+from spark_jobs.lake import compaction, few_rows, ranges, sinks, sources
 from spark_jobs.lake.kept import in_memory
 from spark_jobs.lake.topic import Topic
 from spark_jobs.lake.txn import Txn, applied
@@ -26,7 +26,6 @@ _ENTRY = ["id_hash", *_PLACE]
 _PAGE_ROWS = 20_000
 LARGE_PAGES = {"parquet.page.row.count.limit": str(_PAGE_ROWS)}
 _MOST_FILES = 32
-_FILE_BYTES = 64 * 2**20
 _ENDS = 2**22  # of hashes, by their last bits
 Hashes = NDArray[np.int64]
 
@@ -59,10 +58,9 @@ def entries(rows: DataFrame, topic: Topic, *others: str) -> DataFrame:
     return rows.select(key_hash(topic).alias("id_hash"), *_PLACE, *others)
 
 
-def compact(spark: SparkSession, settings: Settings, topic: Topic) -> None:
+def compact(settings: Settings, topic: Topic) -> None:
     """Keep the index in few files."""
-    with sinks.configured(spark, LARGE_PAGES):
-        sinks.compact(spark, settings, topic.ids, _MOST_FILES, _FILE_BYTES)
+    compaction.join_unordered(settings, topic.ids, _MOST_FILES, _PAGE_ROWS)
 
 
 def key_hash(topic: Topic) -> Column:

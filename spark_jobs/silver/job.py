@@ -125,7 +125,7 @@ def _take_events(
     if new.may_be_late(watermarks):
         _append(_late_rows(spark, topic, new.first, watermarks), settings, topic.late, txn, sums["output"])
     if sums["output"]:
-        id_index.compact(spark, settings, topic)
+        id_index.compact(settings, topic)
     newest_of_all = max((at for at in (before, *(at for _, at in newest)) if at is not None), default=None)
     return _Taken(min(batch.number for batch in new.batches), sums, newest_of_all)
 

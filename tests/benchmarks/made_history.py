@@ -56,7 +56,7 @@ def append(settings: Settings, table: Table, parts: Iterable[pa.Table], file_byt
     """Add rows to a table in one commit, in files of about so many bytes."""
     schema = pa.schema(table.delta_schema().to_arrow())
     batches = (batch for part in parts for batch in part.select(table.columns).cast(schema).to_batches())
-    rows, writer = pa.RecordBatchReader.from_batches(schema, batches), few_rows._writer(table)
+    rows, writer = pa.RecordBatchReader.from_batches(schema, batches), few_rows.writer(table)
     write_deltalake(str(table.path(settings)), rows, mode="append", target_file_size=file_bytes, writer_properties=writer)
 
 
@@ -90,7 +90,7 @@ def summed(rows: pa.Table, times: int) -> pa.Table:
 def rewrite(settings: Settings, table: Table, change: Callable[[pa.Table], pa.Table]) -> None:
     """Write other rows in place of a table's."""
     rows = change(table.open(settings).to_pyarrow_table())
-    write_deltalake(str(table.path(settings)), rows, mode="overwrite", writer_properties=few_rows._writer(table))
+    write_deltalake(str(table.path(settings)), rows, mode="overwrite", writer_properties=few_rows.writer(table))
 
 
 def follow(settings: Settings) -> None:

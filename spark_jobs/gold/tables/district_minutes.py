@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.gold.declaration import Cell, GoldTable
-from spark_jobs.gold.strategies import Windows
+from spark_jobs.gold.strategies import Inputs, Parts, Region, Windows
 from spark_jobs.gold.sums import is_valid_then, total
 from spark_jobs.lake.silver_tables import SILVER_ACCOUNTS, SILVER_TRANSACTIONS
 from spark_jobs.runtime.late_spark import F, Window
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MINUTES = 5
 UNKNOWN_DISTRICT = -1
+_NEAR_HOURS = 2 * MINUTES / 60  # between a row and the minutes that count in an average in which it has a part
 
 
 def minute_of(event_at: str) -> Column:
@@ -28,14 +29,23 @@ def district_minutes(transactions: DataFrame, accounts: DataFrame) -> DataFrame:
     The district is that of the account's version at event_at (from valid_from, included, to valid_to, excluded), -1 where
     there is none. average_5m is the mean of `transactions` over the minute and the 4 before it; absent minutes count 0.
     """
+    return with_averages(sums(transactions, accounts))
+
+
+def sums(transactions: DataFrame, accounts: DataFrame) -> DataFrame:
+    """The table of some silver rows, without average_5m."""
     a = accounts.select(F.col("account_id").alias("_account_id"), "district_id", "valid_from", "valid_to")
     is_same = F.col("account_id") == F.col("_account_id")
     located = transactions.join(a, on=is_same & is_valid_then(), how="left").withColumn(
         "district_id", F.coalesce("district_id", F.lit(UNKNOWN_DISTRICT))
     )
-    minutes = located.groupBy(minute_of("event_at").alias("minute"), "district_id").agg(
+    return located.groupBy(minute_of("event_at").alias("minute"), "district_id").agg(
         F.count("*").alias("transactions"), total("amount").alias("amount")
     )
+
+
+def with_averages(minutes: DataFrame) -> DataFrame:
+    """The table, of the sums of minutes: all of a minute and the 4 before it must be among them for its `average_5m` to be right."""
     five = Window.partitionBy("district_id").orderBy(F.unix_seconds("minute")).rangeBetween(-60 * (MINUTES - 1), 0)
     average = (F.sum("transactions").over(five).cast("decimal(18,1)") / F.lit(MINUTES)).cast("decimal(18,1)")
     return minutes.withColumn("average_5m", average)
@@ -45,6 +55,16 @@ def minutes_of(event_at: str) -> Column:
     """The minutes that a time has a part in: its own and the 4 after it, each in a row of its own."""
     minute = minute_of(event_at)
     return F.explode(F.sequence(minute, minute + F.expr(f"interval {MINUTES - 1} minutes"), F.expr("interval 1 minute")))
+
+
+def with_added(region: Region, inputs: Inputs) -> Parts:
+    """The minutes that new rows have a part in: their sums are added to those that are there, so no other row of silver is read."""
+    added = inputs.hold(sums(region.rows, inputs.read(SILVER_ACCOUNTS)))
+    present = inputs.read(TABLE, region.near("minute", _NEAR_HOURS))
+    both = present.select(added.columns).unionByName(added).groupBy("minute", "district_id")
+    together = both.agg(F.sum("transactions").alias("transactions"), total("amount").alias("amount"))
+    touched = added.select(minutes_of("minute").alias("minute")).distinct()
+    return region.among(present, touched), region.among(with_averages(together), touched)
 
 
 TABLE = GoldTable(
@@ -64,9 +84,10 @@ TABLE = GoldTable(
     strategy=Windows(
         lambda rows, inputs: district_minutes(rows, inputs.read(SILVER_ACCOUNTS)),
         minutes_of,
-        hours=2 * MINUTES / 60,
+        hours=_NEAR_HOURS,
         column="minute",
         span=(f"-{MINUTES - 1} minutes", "1 minute"),
+        added=with_added,
     ),
     cell=Cell(
         rows="event_at >= $minute - interval '4 minutes' and event_at < $minute + interval '1 minute'",

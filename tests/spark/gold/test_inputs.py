@@ -48,7 +48,7 @@ def add(settings: Settings, times: list[datetime]) -> None:
     ]
     schema = pa.schema(SILVER.delta_schema().to_arrow())
     path = str(SILVER.path(settings))
-    write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", writer_properties=few_rows._writer(SILVER, 100))
+    write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", writer_properties=few_rows.writer(SILVER, 100))
 
 
 def test_rows_in_memory_are_those_that_spark_finds_also_before_1970_and_beside_removed_ones(

@@ -37,6 +37,7 @@ MANY = {
     "too many rows": {"_FEW_BYTES": -1, "_MOST_HELD": -1},
     "too many bytes": {"_FEW_BYTES": -1, "_MOST_HELD_BYTES": 10},
     "found by Spark": {"_MOST_BYTES": -1},
+    "known by an index in one file": {"_MOST_FILES": 1},
 }
 
 
@@ -46,7 +47,7 @@ def test_many_rows_are_taken_as_few(
 ) -> None:
     """What is not held in memory is left to Spark; the tables are the same."""
     for name, limit in limits.items():
-        (module,) = (module for module in (batches, matching, job) if hasattr(module, name))
+        (module,) = (module for module in (batches, matching, job, id_index) if hasattr(module, name))
         monkeypatch.setattr(module, name, limit)
     with sinks.configured(spark, GENERATED if "_MOST_INTERPRETED" in limits else {}):
         run_silver(spark, home)

@@ -3,11 +3,15 @@
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.bronze.checkpoints import Checkpoint
-from spark_jobs.lake import compaction
+from spark_jobs.lake import compaction, few_rows
 from spark_jobs.lake.compaction import DataFile
+from spark_jobs.lake.tables import TRANSACTION_IDS, ensure_tables
+from spark_jobs.lake.txn import Txn, applied
+from spark_jobs.runtime.settings import read_settings
 
 
 def file(place: int | None, size: int, partition: str = "") -> DataFile:
@@ -35,6 +39,29 @@ def test_rows_that_are_not_released_stay_apart() -> None:
     files = [file(place, 10) for place in range(1, 7)]
     assert planned(files, released=3) == [[1, 2, 3], [4, 5, 6]]
     assert planned(files, released=0) == planned(files) == [[1, 2, 3, 4, 5, 6]]
+
+
+def test_small_files_without_an_order_are_joined_in_one_commit_once_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one stays. How far the table has come is still known, and readers of its changes see none."""
+    settings, table = read_settings({"LEDGER_HOME": str(tmp_path)}), TRANSACTION_IDS
+    ensure_tables(settings, [table])
+    schema, sizes, chance = pa.schema(table.delta_schema().to_arrow()), [20_000, *range(1, 6)], random.Random(5)
+    for batch, size in enumerate(sizes, start=1):
+        rows = [{"id_hash": chance.getrandbits(62), "_partition": 0, "_offset": 7, "_batch": batch} for _ in range(size)]
+        few_rows.append_batches(pa.Table.from_pylist(rows), settings, table, Txn("silver", batch))
+    before = table.open(settings)
+    monkeypatch.setitem(compaction._TARGETS, "silver", 2 * 64 * 2**10)
+
+    assert [compaction.join_unordered(settings, table, most) for most in (5, 4, 4)] == [0, 5, 0]
+    after = table.open(settings)
+    assert after.version() == before.version() + 1
+    assert sorted(pa.table(after.get_add_actions())["num_records"].to_pylist()) == [sum(range(1, 6)), 20_000]
+    assert sorted(after.to_pyarrow_table().to_pylist(), key=str) == sorted(before.to_pyarrow_table().to_pylist(), key=str)
+    assert pa.table(after.to_pyarrow_table()).schema.equals(schema)
+    assert applied(settings, table, "silver") == len(sizes)
+    assert '"dataChange":true' not in (table.path(settings) / "_delta_log" / f"{after.version():020}.json").read_text()
 
 
 def test_a_row_is_written_again_a_few_times_only_whatever_the_number_of_runs() -> None:
