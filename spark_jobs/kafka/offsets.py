@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -99,7 +99,8 @@ def parse_time(text: str, option: str, *words: str) -> datetime:
     """An ISO 8601 time with a zone; raises SettingsError for one without, or for anything else. `words` are what else the option takes."""
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        at = at.astimezone(UTC) if at.tzinfo else at  # which years 1 to 9999 may not have
+    except (ValueError, OverflowError):
         expected = f"{', '.join(words)}{' or ' if words else ''}a time such as 2026-01-01T01:00:00+02:00"
         raise SettingsError(f"{option}: found {text!r}, expected {expected}") from None
     if at.tzinfo is None:

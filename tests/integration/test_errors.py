@@ -57,6 +57,8 @@ def test_every_bad_setting_is_named(ledger: Ledger) -> None:
         ("bronze --nosuch", "--nosuch"),
         ("bronze --starting-offsets 2026-01-01T00:00:00", "without a zone"),
         ("bronze --starting-offsets yesterday", "'yesterday'"),
+        ("bronze --starting-offsets 0001-01-01T00:00:00+02:00", "such as 2026"),
+        ("replay --from 9999-12-31T23:59:59-02:00", "such as 2026"),
     ],
 )
 def test_unusable_arguments(ledger: Ledger, command: str, told: str) -> None:
