@@ -27,8 +27,9 @@ is near. So a query about near rows, or about what changed, costs as much as wha
 Of a table by `day`, `gold_account_days_near_31_days_of_account_id` has no others than those near judged rows of the same account (some
 are farther away, by at most 63 days).
 
-Of silver, `silver_transactions_of_firsts` has the rows at the offsets that the judged duplicates name as those of the first rows, and a few
-others: they are found in whatever history without reading it.
+Of bronze, `bronze_transactions_at_offsets` has the rows between the first and the last judged offset of each partition, whichever batch
+brought them. Of silver, `silver_transactions_of_firsts` has the rows at the offsets that the judged duplicates name as those of the first
+rows, and a few others. Both are found in whatever history without reading it.
 
 Two more words in `meta` are optional. `first` is a select of one text that names the first row that should not be, in words; it is
 asked only when the expectation failed, and never names a person (ids, coordinates and amounts only). `without_new_rows: true` has

@@ -45,6 +45,11 @@ _NONE = Template("(select * from $name where false)")
 _MOST_FILES = 50
 _GLOB = frozenset("*?[")  # DataFusion takes them for a pattern
 _FIRST_OFFSETS = Template("select distinct first_offset from written_$own where first_offset is not null")
+_OFFSETS = Template(
+    "select _partition, min(_offset) as first_offset, max(_offset) as last_offset from written_$own "
+    "where _partition is not null and _offset is not null group by _partition"
+)
+_SPAN = Template("_partition = $_partition and _offset between $first_offset and $last_offset")
 _HOURS = Template("select distinct date_bin(interval '1 hour', event_at) from written_$silver")
 _JUDGED = Template(
     "create view judged as select $first as first_batch, $last as last_batch, "
@@ -120,6 +125,8 @@ class _Relations:
             self._ready.add(found[0])
         if f"{self._silver}_of_firsts" in words - self._ready:
             self._open_firsts()
+        if f"{own}_at_offsets" in words - self._ready:
+            self._open_at_offsets()
         if "written" in words and "written" not in self._ready:
             self._view("written", f"written_{own}", "true")
         if {f"new_{own}", f"gone_{own}", f"new_{self._silver}"} & words and f"new_{own}" not in self._ready:
@@ -221,6 +228,13 @@ class _Relations:
             offsets = pa.table(self.builder.execute(_FIRST_OFFSETS.substitute(own=self._own)).read_all()).column(0)
             is_named = ranges.holding("_offset", offsets.to_pylist(), ranges.MOST_IN_MEMORY)
         self._view(f"{self._silver}_of_firsts", self._silver, is_named)
+
+    def _open_at_offsets(self) -> None:
+        """The judged table's rows between the first and the last judged offset of each partition: files are skipped by them."""
+        self._open(self._own)
+        found = pa.table(self.builder.execute(_OFFSETS.substitute(own=self._own)).read_all()).to_pylist()
+        spans = [f"({_SPAN.substitute(span)})" for span in found]
+        self._view(f"{self._own}_at_offsets", self._own, ranges.any_of(spans) if spans else "false")
 
     @cached_property
     def _hours(self) -> pa.ChunkedArray:

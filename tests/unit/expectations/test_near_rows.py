@@ -21,6 +21,7 @@ from spark_jobs.control.scope import find_written
 from spark_jobs.control.verdicts import append_under_lease
 from spark_jobs.lake import leases
 from spark_jobs.lake.tables import (
+    BRONZE_TRANSACTIONS,
     DEBIT_CREDIT_PAIRS,
     DISTRICT_MINUTES,
     GOLD,
@@ -34,7 +35,7 @@ from spark_jobs.runtime.settings import Settings
 from tests.support.changes import Case, put
 from tests.support.suite_cases import CASES
 from tests.support.verdicts import verdict
-from tests.support.warehouse import DAY, LOADED, at, good_rows, run_of, settings_of, table_named, transaction, write
+from tests.support.warehouse import DAY, LOADED, at, bronze, good_rows, run_of, settings_of, table_named, transaction, write
 
 KINDS = ("Debit", "Credit")
 MINUTES, DAYS = "gold.district_minutes", "gold.account_days"
@@ -147,6 +148,19 @@ def test_firsts_of_duplicates_are_looked_up_by_their_offsets(copy_home: Callable
     Path(far).unlink()
     names = frozenset({"missing_firsts", "duplicates_before_firsts"})
     assert measure(settings.home, name, names, 1, at_any_time=True) == dict.fromkeys(names, 0)
+
+
+def test_records_of_earlier_batches_and_gaps_are_looked_for_at_the_judged_offsets(copy_home: Callable[[], Settings]) -> None:
+    """A file of bronze with other offsets is not opened: here it is lost."""
+    settings, name = copy_home(), "bronze.transactions"
+    before = set(BRONZE_TRANSACTIONS.open(settings).file_uris())
+    write(settings, {name: [bronze(at(0, 10_000, 1), b"T", b"{}")]})
+    (far,) = set(BRONZE_TRANSACTIONS.open(settings).file_uris()) - before
+    Path(far).unlink()
+    names = frozenset({"records_of_earlier_batches", "skipped_offsets"})
+    assert measure(settings.home, name, names, 2, at_any_time=True) == dict.fromkeys(names, 0)
+    write(settings, {name: [bronze(at(0, 3, 1), b"T", b"{}")]})
+    assert measure(settings.home, name, names, 2, at_any_time=True)["records_of_earlier_batches"] == 1
 
 
 def test_where_single_records_are_judged_a_later_row_of_the_id_is_found(copy_home: Callable[[], Settings], tmp_path: Path) -> None:

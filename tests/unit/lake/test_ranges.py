@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from spark_jobs.lake.ranges import DAY, HOUR, MOST, SECOND, _any, around, beside, counted, numbers
+from spark_jobs.lake.ranges import DAY, HOUR, MOST, SECOND, any_of, around, beside, counted, numbers
 
 
 def test_what_is_close_together_is_one_range() -> None:
@@ -23,7 +23,7 @@ def test_of_many_the_nearest_are_joined() -> None:
 
 
 def test_a_hundred_ranges_are_a_shallow_tree() -> None:
-    condition = _any([f"(part {number})" for number in range(100)])
+    condition = any_of([f"(part {number})" for number in range(100)])
     depths = list(accumulate({"(": 1, ")": -1}.get(char, 0) for char in condition))
     assert [condition.count(f"(part {number})") for number in range(100)] == [1] * 100
     assert max(depths) <= 9
