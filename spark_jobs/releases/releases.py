@@ -57,7 +57,8 @@ def publish(settings: Settings) -> int:
             log.info("release %d names these versions already", current.release_id)
             return current.release_id
         number = current.release_id + 1 if current else 1
-        rows = [_row(settings, number, table, verdicts) for table in BY_NAME.values()]
+        runs = {table.topic: control.newest_run(settings, "silver", f"silver.{table.topic}") for table in BRONZE}
+        rows = [_row(settings, number, table, verdicts[table.name], runs) for table in BY_NAME.values()]
         now = datetime.now(UTC)
         kill_point("before a release")
         control.append_under_lease(settings, RELEASES, [row | {"released_at": now} for row in rows], once=Txn("release", number))
@@ -170,21 +171,21 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, Verdict]) -> No
     wrong = [
         f"{table.name} at version {judged[table.name]} is of {source.name} at version {found}, but version {judged[source.name]} was judged"
         for source, followers in FOLLOWERS.items()
+        for application in [control.following(settings, source)]
         for table in followers
-        if (found := _other_silver(settings, source, judged[source.name], table, judged[table.name])) is not None
+        if (found := _other_silver(settings, source, judged[source.name], table, judged[table.name], application)) is not None
     ]
     if wrong:
         raise GateClosed(f"gold was made of other silver: {', '.join(wrong)}: run gate silver, gold and gate gold again")
 
 
-def _other_silver(settings: Settings, source: Table, version: int, gold: Table, judged: int) -> int | None:
+def _other_silver(settings: Settings, source: Table, version: int, gold: Table, judged: int, application: str) -> int | None:
     """Of which version of a silver table a gold table is, where that does not hold the rows of `version`; None where it does.
 
-    Its commits say so. One that changed no row is not judged again, so the newest one with the judged rows counts as well.
+    Its commits say so, under this `application`. One that changed no row is not judged again, so the newest one with the judged rows counts as well.
     """
     now = gold.open(settings)
     versions = [judged, now.version()] if hold_same_rows(settings, gold, judged, now.version()) else [judged]
-    application = control.following(settings, source)
     taken = [gold.open(settings, each).transaction_version(application) for each in versions]
     followed = [each for each in taken if each is not None]
     if any(hold_same_rows(settings, source, each, version) for each in followed):
@@ -194,15 +195,13 @@ def _other_silver(settings: Settings, source: Table, version: int, gold: Table, 
     return max(followed, default=0)
 
 
-def _row(settings: Settings, number: int, table: Table, verdicts: dict[str, Verdict]) -> dict[str, Any]:
-    version = verdicts[table.name].version
-    rows = control.count(table.open(settings, version=version))
-    made = control.newest_run(settings, "silver", f"silver.{table.topic}") if table.layer == "silver" else None
+def _row(settings: Settings, number: int, table: Table, verdict: Verdict, runs: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+    made = runs[table.topic] if table.layer == "silver" else None
     return {
         "release_id": number,
         "table": table.name,
-        "version": version,
-        "rows": rows,
-        "last_batch": verdicts[table.name].last_batch if table.layer == "bronze" else None,
+        "version": verdict.version,
+        "rows": control.count(table.open(settings, version=verdict.version)),
+        "last_batch": verdict.last_batch if table.layer == "bronze" else None,
         "rules_version": made["rules_version"] if made else None,
     }
