@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from spark_jobs.gold import job
 from spark_jobs.gold.changes import Change, Feed, hold_changes, present_rows
 from spark_jobs.gold.strategies import Inputs
-from spark_jobs.gold.tables import district_minutes as minutes
 from spark_jobs.gold.tables.account_days import account_days, with_added, with_openings
 from spark_jobs.lake import sinks, tables
 from spark_jobs.lake.kept import in_memory
@@ -288,33 +287,3 @@ def test_a_day_that_was_there_keeps_its_opening(spark: SparkSession) -> None:
         _, wanted = with_added(Change(new, new, is_in_place=False, hours=(hour,)), given)
         assert_same(wanted, frame(spark, tables.ACCOUNT_DAYS.ddl, expected))
         assert asked == accounts
-
-
-def test_new_rows_are_added_to_minutes_without_a_look_at_other_rows_of_silver(spark: SparkSession) -> None:
-    """In minutes that are there and in new ones, before, between and after them; the district is that of the account then."""
-    chance = random.Random(7)
-    every = [
-        (
-            f"T{number}",
-            chance.choice((A, B, "unknown")),
-            C1,
-            f"{DAY} 10:{chance.randrange(40):02}:{chance.randrange(60):02}",
-            "Debit",
-            amount,
-            amount,
-        )
-        for number, amount in enumerate(f"{chance.randrange(10**6) / 100:.2f}" for _ in range(60))
-    ]
-    ddl = "account_id string, district_id int, valid_from timestamp, valid_to timestamp"
-    moved = frame(spark, ddl, [(A, 1, DAY, f"{DAY} 10:20"), (A, 2, f"{DAY} 10:20", None), (B, 2, DAY, None)])
-    rows = silver(spark, every)
-    old, new = rows.where("_offset < 40"), rows.where("_offset >= 40")
-    present = minutes.district_minutes(old, moved).localCheckpoint()
-    tables_of = {tables.SILVER_ACCOUNTS: moved, tables.DISTRICT_MINUTES: present}
-    hour = ((date(2013, 1, 1) - date(1970, 1, 1)).days * 24 + 10,)
-    parts = minutes.TABLE.strategy.parts(
-        tables.DISTRICT_MINUTES, Change(new, new, is_in_place=False, hours=hour), Inputs(tables_of.__getitem__, Decimal(0))
-    )
-    found = sinks.difference(*parts, on=tables.DISTRICT_MINUTES.keys)
-    assert_same(found, sinks.difference(present, minutes.district_minutes(rows, moved), on=tables.DISTRICT_MINUTES.keys))
-    assert found.where("transactions > 1").count() > 3

@@ -1,19 +1,26 @@
 """Windows of time, each at its edges: half open, aligned to the epoch, in UTC."""
 
+import random
+from datetime import date
+from decimal import Decimal
+
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.gold.changes import Change
+from spark_jobs.gold.strategies import Inputs
+from spark_jobs.gold.tables import district_minutes as minutes
 from spark_jobs.gold.tables.cumulative_totals import cumulative_totals
 from spark_jobs.gold.tables.debit_share import debit_share
 from spark_jobs.gold.tables.sliding_totals import sliding_totals
 from spark_jobs.gold.tables.weekly_top_customers import weekly_top_customers
-from spark_jobs.lake import tables
+from spark_jobs.lake import sinks, tables
 from tests.support.frames import assert_same, frame
 from tests.support.rows import silver
 
 pytestmark = pytest.mark.spark
 
-A = "A00000001"
+A, B = "A00000001", "A00000002"
 C1, C2, C3, C4 = (f"C0000000{number}" for number in range(1, 5))
 DAY_1, DAY_2, DAY_3 = "2013-01-01", "2013-01-02", "2013-01-03"
 EVEN = [f"{hour:02}:00" for hour in range(0, 24, 2)]
@@ -91,3 +98,33 @@ def test_the_share_of_debits_is_of_all_days_so_far_and_rounded_half_up(spark: Sp
     ]
     found = debit_share(frame(spark, tables.DAILY_TOTALS.ddl, daily))
     assert_same(found, frame(spark, tables.DEBIT_SHARE.ddl, expected))
+
+
+def test_new_rows_are_added_to_minutes_without_a_look_at_other_rows_of_silver(spark: SparkSession) -> None:
+    """In minutes that are there and in new ones, before, between and after them; the district is that of the account then."""
+    chance = random.Random(7)
+    every = [
+        (
+            f"T{number}",
+            chance.choice((A, B, "unknown")),
+            C1,
+            f"{DAY_1} 10:{chance.randrange(40):02}:{chance.randrange(60):02}",
+            "Debit",
+            amount,
+            amount,
+        )
+        for number, amount in enumerate(f"{chance.randrange(10**6) / 100:.2f}" for _ in range(60))
+    ]
+    ddl = "account_id string, district_id int, valid_from timestamp, valid_to timestamp"
+    moved = frame(spark, ddl, [(A, 1, DAY_1, f"{DAY_1} 10:20"), (A, 2, f"{DAY_1} 10:20", None), (B, 2, DAY_1, None)])
+    rows = silver(spark, every)
+    old, new = rows.where("_offset < 40"), rows.where("_offset >= 40")
+    present = minutes.district_minutes(old, moved).localCheckpoint()
+    tables_of = {tables.SILVER_ACCOUNTS: moved, tables.DISTRICT_MINUTES: present}
+    hour = ((date(2013, 1, 1) - date(1970, 1, 1)).days * 24 + 10,)
+    parts = minutes.TABLE.strategy.parts(
+        tables.DISTRICT_MINUTES, Change(new, new, is_in_place=False, hours=hour), Inputs(tables_of.__getitem__, Decimal(0))
+    )
+    found = sinks.difference(*parts, on=tables.DISTRICT_MINUTES.keys)
+    assert_same(found, sinks.difference(present, minutes.district_minutes(rows, moved), on=tables.DISTRICT_MINUTES.keys))
+    assert found.where("transactions > 1").count() > 3
