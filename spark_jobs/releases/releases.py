@@ -182,7 +182,8 @@ def _refuse_other_silver(settings: Settings, verdicts: dict[str, Verdict]) -> No
 def _other_silver(settings: Settings, source: Table, version: int, gold: Table, judged: int, application: str) -> int | None:
     """Of which version of a silver table a gold table is, where that does not hold the rows of `version`; None where it does.
 
-    Its commits say so, under this `application`. One that changed no row is not judged again, so the newest one with the judged rows counts as well.
+    Its commits say so, under this `application`. One that changed no row is not judged again, so the newest one with the judged rows counts
+    as well.
     """
     now = gold.open(settings)
     versions = [judged, now.version()] if hold_same_rows(settings, gold, judged, now.version()) else [judged]
