@@ -233,8 +233,7 @@ class _Relations:
         """The judged table's rows between the first and the last judged offset of each partition: files are skipped by them."""
         self._open(self._own)
         found = pa.table(self.builder.execute(_OFFSETS.substitute(own=self._own)).read_all()).to_pylist()
-        spans = [f"({_SPAN.substitute(span)})" for span in found]
-        self._view(f"{self._own}_at_offsets", self._own, ranges.any_of(spans) if spans else "false")
+        self._view(f"{self._own}_at_offsets", self._own, ranges.any_of([f"({_SPAN.substitute(span)})" for span in found]))
 
     @cached_property
     def _hours(self) -> pa.ChunkedArray:

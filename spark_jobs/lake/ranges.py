@@ -103,13 +103,13 @@ def around(numbers: Iterable[int], width: int, most: int = MOST) -> list[Range]:
 def overlap(start: str, end: str, found: Sequence[Range], unit: Unit) -> str:
     """Whether the span from one column to another overlaps one of the ranges; for one column, whether it lies in one."""
     parts = [f"({start} < {_literal(last + 1, unit)} and {end} >= {_literal(first, unit)})" for first, last in found]
-    return any_of(parts) if parts else "false"
+    return any_of(parts)
 
 
 def holding(column: str, numbers: Iterable[int], most: int = MOST) -> str:
     """Whether a column is one of these whole numbers, or lies between two neighbours of them."""
     parts = [f"{column} between {first} and {last}" for first, last in around(numbers, 0, most)]
-    return any_of(parts) if parts else "false"
+    return any_of(parts)
 
 
 def near(start: str, end: str, numbers: Iterable[int], width: int, unit: Unit, is_wanted: Callable[[pa.Table], pa.Array] | None) -> Where:
@@ -186,9 +186,12 @@ def of_files(numbers: Iterable[int]) -> list[Range]:
 
 
 def any_of(parts: Sequence[str]) -> str:
-    """The conditions joined by OR in a tree of least depth, because the work of generating code grows with the square of the depth."""
+    """The conditions joined by OR in a tree of least depth, because the work of generating code grows with the square of the depth.
+
+    Of no conditions none holds.
+    """
     half = len(parts) // 2
-    return f"({any_of(parts[:half])} or {any_of(parts[half:])})" if half else parts[0]
+    return f"({any_of(parts[:half])} or {any_of(parts[half:])})" if half else "".join(parts) or "false"
 
 
 def _literal(number: int, unit: Unit) -> str:

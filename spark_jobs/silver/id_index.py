@@ -110,5 +110,5 @@ def _few_rows_at(settings: Settings, topic: Topic, found: pa.Table, upto: int) -
         offsets = found.filter(pc.equal(found["_partition"], partition))["_offset"].to_pylist()
         near.append(f"(_partition = {partition} and {ranges.holding('_offset', offsets)})")
     columns = list(dict.fromkeys((topic.key, "_topic", *_PLACE, *topic.content)))
-    where = f"_batch <= {upto} and ({' or '.join(near) or 'false'})"
+    where = f"_batch <= {upto} and {ranges.any_of(near)}"
     return find_rows(settings, topic.silver, columns, ranges.is_among("_offset", pc.unique(found["_offset"])), where)
